@@ -1,0 +1,230 @@
+"""The tables: what a job is, who holds it, what happened to it, and who works.
+
+Read-only by intent: every write goes through ``transitions``. Events and leases refer to their job
+without a database constraint, because its check cost a third of a claim (see the decisions page);
+transitions keep the reference true and the audit checks it. Each index is named with the
+statement it serves. Times are the database's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from django.db import models
+from django.db.models import F, Func, Q
+
+from .states import COUNTER_LIMIT, FINAL, State
+
+
+class JsonText(models.JSONField):
+    """A value kept as PostgreSQL ``json``: exactly the text that was sent.
+
+    ``jsonb`` would turn 1e308 and 1e16 into integers and lose the sign of -0.0.
+    """
+
+    def db_type(self, connection: Any) -> str:
+        return "json"
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        return f"{sql}::text", params
+
+
+class ReadOnlyQuerySet(models.QuerySet[Any]):
+    """A queryset that refuses to write, and says where writes belong."""
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(
+            f"{self.model.__name__} rows change only through django_relay.transitions; "
+            "use its verbs (cancel, requeue, prune, ...) instead of the ORM."
+        )
+
+    create = bulk_create = update = bulk_update = delete = _refuse
+    get_or_create = update_or_create = _refuse
+
+
+def _counter(name: str) -> models.CheckConstraint:
+    return models.CheckConstraint(
+        condition=Q(**{f"{name}__gte": 0, f"{name}__lte": COUNTER_LIMIT}),
+        name=f"relay_job_{name}",
+    )
+
+
+class Job(models.Model):
+    """One call of a task, from the moment it was accepted until it is pruned."""
+
+    id = models.BigAutoField(primary_key=True)
+    backend = models.CharField(max_length=64)
+    queue = models.CharField(max_length=64)
+    task = models.CharField(max_length=255)
+    args = JsonText(default=list)
+    kwargs = JsonText(default=dict)
+    state = models.CharField(max_length=12, choices=State.choices)
+    priority = models.SmallIntegerField(default=0)
+    run_after = models.DateTimeField()
+    start_before = models.DateTimeField(null=True)
+    claims = models.IntegerField(default=0)
+    failures = models.IntegerField(default=0)
+    losses = models.IntegerField(default=0)
+    interruptions = models.IntegerField(default=0)
+    max_attempts = models.IntegerField(null=True)
+    timeout = models.DurationField(null=True)
+    unique_key = models.CharField(max_length=255, null=True)  # noqa: DJ001 - null: holds no key
+    unique_name = models.CharField(max_length=255, null=True)  # noqa: DJ001
+    unique_scope = models.CharField(max_length=16, null=True)  # noqa: DJ001
+    limit_key = models.CharField(max_length=255, null=True)  # noqa: DJ001
+    limit_n = models.IntegerField(null=True)
+    metadata = models.JSONField(null=True)
+    result = JsonText(null=True)
+    enqueued_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True)
+    last_attempted_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    objects = ReadOnlyQuerySet.as_manager()
+
+    class Meta:
+        db_table = "django_relay_job"
+        indexes = (
+            # The claim: the ready jobs of one queue, highest priority and oldest first. One
+            # direction, so that a row comparison can start a claim behind rows it has left.
+            models.Index(
+                F("queue"),
+                Func(F("priority"), template="(-%(expressions)s)"),
+                F("id"),
+                name="relay_job_ready",
+                condition=Q(state="ready"),
+            ),
+            # The promotion: what is due next.
+            models.Index(
+                fields=["run_after"], name="relay_job_due", condition=Q(state="scheduled")
+            ),
+            # The expiry of jobs that must start before a time.
+            models.Index(
+                fields=["start_before"],
+                name="relay_job_expiring",
+                condition=Q(
+                    start_before__isnull=False, state__in=["blocked", "scheduled", "ready"]
+                ),
+            ),
+            # The rescue of running jobs whose lease row is missing.
+            models.Index(fields=["id"], name="relay_job_running", condition=Q(state="running")),
+        )
+        constraints = (
+            models.UniqueConstraint(
+                fields=["unique_key"],
+                name="relay_job_unique_key",
+                condition=Q(unique_key__isnull=False),
+            ),
+            models.CheckConstraint(condition=Q(state__in=State.values), name="relay_job_state"),
+            models.CheckConstraint(
+                condition=Q(finished_at__isnull=False, state__in=sorted(FINAL))
+                | (Q(finished_at__isnull=True) & ~Q(state__in=sorted(FINAL))),
+                name="relay_job_finished_at",
+            ),
+            models.CheckConstraint(
+                condition=Q(priority__gte=-100, priority__lte=100), name="relay_job_priority"
+            ),
+            models.CheckConstraint(
+                condition=Q(max_attempts__isnull=True)
+                | Q(max_attempts__gte=1, max_attempts__lte=COUNTER_LIMIT),
+                name="relay_job_max_attempts",
+            ),
+            _counter("claims"),
+            _counter("failures"),
+            _counter("losses"),
+            _counter("interruptions"),
+        )
+
+    def __str__(self) -> str:
+        return f"job {self.pk} ({self.task}, {self.state})"
+
+
+class Lease(models.Model):
+    """Who holds a running job, and until when. A row exists exactly while its job runs.
+
+    Narrow and half empty (fillfactor 50), so that a renewal stays within its page and touches no
+    index; for the same reason there is none on ``expires_at``.
+    """
+
+    job = models.OneToOneField(
+        Job, primary_key=True, on_delete=models.DO_NOTHING, db_constraint=False
+    )
+    token = models.UUIDField()
+    worker = models.CharField(max_length=150)
+    claim = models.IntegerField()
+    acquired_at = models.DateTimeField()
+    begun_at = models.DateTimeField(null=True)
+    expires_at = models.DateTimeField()
+    deadline = models.DateTimeField(null=True)
+    renewals = models.IntegerField(default=0)
+    limit_key = models.CharField(max_length=255, null=True)  # noqa: DJ001
+    limit_slot = models.IntegerField(null=True)
+    cancel_requested_at = models.DateTimeField(null=True)
+
+    objects = ReadOnlyQuerySet.as_manager()
+
+    class Meta:
+        db_table = "django_relay_lease"
+        constraints = (
+            # The slot of a limit is part of the lease: a crash frees it with the lease.
+            models.UniqueConstraint(
+                fields=["limit_key", "limit_slot"],
+                name="relay_lease_limit_slot",
+                condition=Q(limit_key__isnull=False),
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"lease on job {self.pk} of {self.worker}"
+
+
+class Event(models.Model):
+    """One thing that happened to a job, written by the statement that made it happen."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(
+        Job,
+        on_delete=models.DO_NOTHING,
+        db_constraint=False,
+        db_index=False,
+        related_name="events",
+    )
+    kind = models.CharField(max_length=20)
+    at = models.DateTimeField()
+    claim = models.IntegerField(null=True)
+    token = models.UUIDField(null=True)
+    worker = models.CharField(max_length=150, null=True)  # noqa: DJ001 - null: no worker's doing
+    actor = models.CharField(max_length=150, null=True)  # noqa: DJ001 - null: nobody's wish
+    data = models.JSONField(null=True)
+
+    objects = ReadOnlyQuerySet.as_manager()
+
+    class Meta:
+        db_table = "django_relay_event"
+        # The history of one job, and the look-up of an ending by its token.
+        indexes = (models.Index(fields=["job", "id"], name="relay_event_job"),)
+
+    def __str__(self) -> str:
+        return f"{self.kind} (job {self.job_id})"
+
+
+class Worker(models.Model):
+    """One ``relay_worker`` process and when it was last seen. Never used to judge a lease."""
+
+    id = models.CharField(primary_key=True, max_length=120)
+    queues = models.JSONField(null=True)
+    processes = models.IntegerField()
+    slots = models.IntegerField()
+    version = models.CharField(max_length=40)
+    started_at = models.DateTimeField()
+    seen_at = models.DateTimeField()
+    waiting = models.BooleanField(default=False)
+    stopped_at = models.DateTimeField(null=True)
+
+    objects = ReadOnlyQuerySet.as_manager()
+
+    class Meta:
+        db_table = "django_relay_worker"
+
+    def __str__(self) -> str:
+        return self.id
