@@ -1,0 +1,51 @@
+"""Every write to a table of the package, one verb a file, its SQL above its function.
+
+Each function takes the connection first: Django's, so that the write joins the caller's own
+transaction, or the worker's bookkeeping session. Lock order, everywhere: lease rows by job id, then
+job rows; rescue and promote never wait.
+"""
+
+from .attend import attend, forget_silent, leave, notify
+from .cancel import Cancelled, cancel
+from .claim import Claim, Claimed, claim
+from .enqueue import CHANNEL, Enqueued, NewJob, enqueue
+from .promote import expire, promote
+from .prune import prune
+from .renew import Held, Renewal, renew
+from .requeue import move, requeue, reschedule
+from .rescue import Rescued, mend, rescue_child, rescue_expired
+from .session import Session
+from .settle import Settled, refuse, settle
+
+__all__ = [
+    "CHANNEL",
+    "Cancelled",
+    "Claim",
+    "Claimed",
+    "Enqueued",
+    "Held",
+    "NewJob",
+    "Renewal",
+    "Rescued",
+    "Session",
+    "Settled",
+    "attend",
+    "cancel",
+    "claim",
+    "enqueue",
+    "expire",
+    "forget_silent",
+    "leave",
+    "mend",
+    "move",
+    "notify",
+    "promote",
+    "prune",
+    "refuse",
+    "renew",
+    "requeue",
+    "reschedule",
+    "rescue_child",
+    "rescue_expired",
+    "settle",
+]

@@ -1,0 +1,97 @@
+"""Keep leases: extend those still live, and learn which are gone or asked to stop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease that a child reported. ``ran`` is the time since the handler began, in seconds;
+    ``budget`` is the time it may take in all (time-out and its grace), or None."""
+
+    job_id: int
+    token: str
+    ran: float
+    budget: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """The answer, as tokens: still ours, ours but asked to stop, and gone.
+
+    A token in none of the three was locked by its own ending for a moment: ask again.
+    """
+
+    kept: frozenset[str]
+    stop: frozenset[str]
+    gone: frozenset[str]
+
+
+# Locks: the reported leases that are still there, in job id order, SKIP LOCKED: a renewal never
+# waits, since the holder of the lock is the lease's own ending. The end is compared with the clock
+# after the lock is held, or a lease that ran out meanwhile would be revived. A lease is never
+# renewed beyond its deadline and one lease more, so that the supervisor's time-out still settles
+# under a live lease. The first renewal writes when the handler began.
+RENEW = """
+WITH report AS MATERIALIZED (
+  SELECT * FROM unnest(
+    %(job_ids)s::bigint[], %(tokens)s::uuid[], %(ran)s::float8[], %(budgets)s::float8[]
+  ) AS r(job_id, token, ran, budget)
+), held AS MATERIALIZED (
+  SELECT l.job_id, l.token, l.expires_at, r.ran, r.budget
+  FROM django_relay_lease AS l
+  JOIN report AS r ON r.job_id = l.job_id AND r.token = l.token
+  JOIN django_relay_job AS j ON j.id = l.job_id AND j.state = 'running'
+  ORDER BY l.job_id
+  FOR NO KEY UPDATE OF l SKIP LOCKED
+)
+UPDATE django_relay_lease AS l SET
+  begun_at = COALESCE(l.begun_at, clock_timestamp() - make_interval(secs => h.ran)),
+  deadline = COALESCE(l.deadline, clock_timestamp() + make_interval(secs => h.budget - h.ran)),
+  expires_at = LEAST(
+    clock_timestamp() + %(lease)s::interval,
+    COALESCE(l.deadline, clock_timestamp() + make_interval(secs => h.budget - h.ran))
+      + %(lease)s::interval
+  ),
+  renewals = LEAST(l.renewals + 1, 1000000000)
+FROM held AS h
+WHERE l.job_id = h.job_id AND h.expires_at > clock_timestamp()
+RETURNING l.token::text, l.cancel_requested_at IS NOT NULL
+"""
+
+# Locks nothing: tells a lease that is gone from one that its ending had locked for a moment.
+STILL_THERE = """
+SELECT l.token::text FROM django_relay_lease AS l
+JOIN unnest(%(job_ids)s::bigint[], %(tokens)s::uuid[]) AS r(job_id, token)
+  ON r.job_id = l.job_id AND r.token = l.token
+WHERE l.expires_at > clock_timestamp()
+"""
+
+
+def renew(connection: Session, reported: Sequence[Held], *, lease: float) -> Renewal:
+    """Extend the ``reported`` leases to ``lease`` seconds from the database's now."""
+    values = {
+        "job_ids": [held.job_id for held in reported],
+        "tokens": [held.token for held in reported],
+        "ran": [held.ran for held in reported],
+        "budgets": [held.budget for held in reported],
+        "lease": f"{lease} seconds",
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(RENEW, values)
+        rows = cursor.fetchall()
+    kept = {token for token, _ in rows}
+    missing = {held.token for held in reported} - kept
+    if missing:
+        with connection.cursor() as cursor:
+            cursor.execute(STILL_THERE, values)
+            missing -= {token for (token,) in cursor.fetchall()}
+    return Renewal(
+        kept=frozenset(kept),
+        stop=frozenset(token for token, stop in rows if stop),
+        gone=frozenset(missing),
+    )

@@ -1,0 +1,189 @@
+"""Take jobs back from owners that are gone, and mend rows that no owner can.
+
+A lease that ran out is rescued by any worker's maintenance. A dead child's leases are rescued at
+once by the supervisor that saw it die; it knows which handlers had begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """A job taken back: where it went, and the worker that had it."""
+
+    job_id: int
+    state: str
+    kind: str
+    worker: str
+    queue: str
+    task: str
+    losses: int
+
+
+# Locks: the chosen leases in job id order, SKIP LOCKED, then their jobs. A rescue never waits: a
+# locked lease is being ended or renewed right now, and the next pass sees what became of it. So an
+# ending and a rescue can never both have the lease: the second finds it locked or gone.
+# `lost`: the handler may have begun. With the lease run out nobody can tell, so it counts; of a
+# dead child's leases those count that it had reported. From the second loss on a job waits before
+# its next claim, doubling from four seconds to five minutes, so that a job that kills its worker
+# does not grind through the fleet.
+RESCUE = """
+WITH chosen AS MATERIALIZED (
+  SELECT
+    job_id, token, worker, claim, acquired_at, begun_at, expires_at, renewals, cancel_requested_at
+  FROM django_relay_lease
+  WHERE {which}
+  ORDER BY job_id
+  LIMIT {limit}
+  FOR UPDATE SKIP LOCKED
+), freed AS (
+  DELETE FROM django_relay_lease AS l USING chosen AS c WHERE l.job_id = c.job_id
+), decided AS MATERIALIZED (
+  SELECT c.*, clock_timestamp() AS at,
+    CASE
+      WHEN c.cancel_requested_at IS NOT NULL THEN 'cancelled'
+      WHEN NOT c.lost THEN 'ready'
+      WHEN j.losses + 1 >= j.max_attempts THEN 'failed'
+      WHEN j.losses >= 1 THEN 'scheduled'
+      ELSE 'ready'
+    END AS state,
+    make_interval(secs => LEAST(power(2, LEAST(j.losses + 1, 20)), 300)) AS spacing
+  FROM (
+    SELECT chosen.*, {lost} AS lost FROM chosen
+  ) AS c
+  JOIN django_relay_job AS j ON j.id = c.job_id AND j.state = 'running'
+), job AS (
+  UPDATE django_relay_job AS j SET
+    state = d.state,
+    losses = LEAST(j.losses + d.lost::integer, 1000000000),
+    run_after = CASE WHEN d.state = 'scheduled' THEN d.at + d.spacing ELSE j.run_after END,
+    started_at = COALESCE(j.started_at, d.begun_at, CASE WHEN d.lost THEN d.acquired_at END),
+    last_attempted_at = COALESCE(
+      d.begun_at, CASE WHEN d.lost THEN d.acquired_at END, j.last_attempted_at
+    ),
+    finished_at = CASE WHEN d.state IN ('failed', 'cancelled') THEN d.at END,
+    unique_key = CASE WHEN d.state IN ('scheduled', 'ready') THEN j.unique_key END
+  FROM decided AS d
+  WHERE j.id = d.job_id AND j.state = 'running'
+  RETURNING j.id, j.queue, j.task, j.losses, d.token, d.state, d.worker, d.claim, d.at, d.lost,
+    d.expires_at, d.renewals, d.spacing,
+    CASE
+      WHEN d.state IN ('failed', 'cancelled') THEN d.state
+      WHEN d.lost THEN 'rescued'
+      ELSE 'released'
+    END AS kind
+), event AS (
+  INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker, data)
+  SELECT
+    id, kind, at, claim, token, worker,
+    jsonb_strip_nulls(jsonb_build_object(
+      'state', state,
+      'lost', CASE WHEN lost OR kind <> 'released' THEN true END,
+      'began', CASE WHEN kind = 'released' THEN false END,
+      'why', %(why)s::text,
+      'expired_at', CASE WHEN lost THEN LEAST(expires_at, at) END,
+      'renewals', NULLIF(renewals, 0),
+      'run_after', CASE WHEN state = 'scheduled' THEN at + spacing END,
+      'error', CASE WHEN kind = 'failed' THEN %(error)s::jsonb END
+    ))
+  FROM job
+)
+SELECT id, state, kind, worker, queue, task, losses FROM job ORDER BY id
+"""
+
+EXPIRED = RESCUE.format(which="expires_at <= clock_timestamp()", lost="true", limit=500)
+OF_CHILD = RESCUE.format(
+    which="worker = %(worker)s",
+    lost="(chosen.begun_at IS NOT NULL OR chosen.token = ANY (%(begun)s::uuid[]))",
+    limit=10_000,
+)
+
+# Locks: the job rows, SKIP LOCKED. No transition leaves a running job without a lease; somebody's
+# own SQL can. Its owner's ending will be refused, as any that finds no lease.
+LEASELESS = """
+WITH chosen AS MATERIALIZED (
+  SELECT j.id FROM django_relay_job AS j
+  WHERE j.state = 'running'
+    AND NOT EXISTS (SELECT 1 FROM django_relay_lease AS l WHERE l.job_id = j.id)
+  ORDER BY j.id
+  LIMIT 500
+  FOR NO KEY UPDATE OF j SKIP LOCKED
+), job AS (
+  UPDATE django_relay_job AS j SET
+    state = CASE WHEN j.losses + 1 >= j.max_attempts THEN 'failed' ELSE 'ready' END,
+    losses = LEAST(j.losses + 1, 1000000000),
+    finished_at = CASE WHEN j.losses + 1 >= j.max_attempts THEN clock_timestamp() END,
+    unique_key = CASE WHEN j.losses + 1 >= j.max_attempts THEN NULL ELSE j.unique_key END
+  FROM chosen
+  WHERE j.id = chosen.id AND j.state = 'running'
+  RETURNING j.id, j.state, j.queue, j.task, j.losses, j.claims
+), event AS (
+  INSERT INTO django_relay_event (job_id, kind, at, claim, data)
+  SELECT
+    id, CASE state WHEN 'failed' THEN 'failed' ELSE 'rescued' END, clock_timestamp(), claims,
+    jsonb_strip_nulls(jsonb_build_object(
+      'state', state, 'lost', true, 'why', 'its lease row was missing',
+      'error', CASE WHEN state = 'failed' THEN %(error)s::jsonb END
+    ))
+  FROM job
+)
+SELECT id, state, CASE state WHEN 'failed' THEN 'failed' ELSE 'rescued' END, '', queue, task, losses
+FROM job
+"""
+
+# Locks: the leases in job id order, SKIP LOCKED. A lease whose job does not run protects nothing
+# and would hold up the job's next claim. The lock returns the newest lease, so a lease made after
+# the snapshot is not among them.
+ORPHANED = """
+WITH chosen AS MATERIALIZED (
+  SELECT l.job_id, l.token FROM django_relay_lease AS l
+  WHERE NOT EXISTS (
+    SELECT 1 FROM django_relay_job AS j WHERE j.id = l.job_id AND j.state = 'running'
+  )
+  ORDER BY l.job_id
+  LIMIT 500
+  FOR UPDATE OF l SKIP LOCKED
+)
+DELETE FROM django_relay_lease AS l USING chosen AS c
+WHERE l.job_id = c.job_id AND l.token = c.token
+RETURNING l.job_id
+"""
+
+_LOST = (
+    '{"class": "django_relay.exceptions.WorkerLost", "message": "The worker process was lost while '
+    'this job ran, as often as max_attempts allows.", "traceback": ""}'
+)
+
+
+def rescue_expired(connection: Session) -> list[Rescued]:
+    """Take back up to 500 jobs whose lease has run out by the database's clock."""
+    return _rescue(connection, EXPIRED, {"why": "its lease ran out"})
+
+
+def rescue_child(connection: Session, worker: str, *, begun: Collection[str]) -> list[Rescued]:
+    """Take back what a dead child held. ``begun`` are the tokens whose handlers it had reported.
+
+    ``worker`` is unique per boot and child. Call again until it returns nothing twice: the child's
+    last statement may still be under way on the server.
+    """
+    why = {"why": "its process died", "worker": worker, "begun": list(begun)}
+    return _rescue(connection, OF_CHILD, why)
+
+
+def mend(connection: Session) -> tuple[list[Rescued], list[int]]:
+    """Rescue running jobs that have no lease, and delete leases that no running job has."""
+    with connection.cursor() as cursor:
+        cursor.execute(ORPHANED)
+        orphans = [job_id for (job_id,) in cursor.fetchall()]
+    return _rescue(connection, LEASELESS, {}), orphans
+
+
+def _rescue(connection: Session, statement: str, values: dict[str, object]) -> list[Rescued]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values | {"error": _LOST})
+        return [Rescued(*row) for row in cursor.fetchall()]

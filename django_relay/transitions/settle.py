@@ -1,0 +1,252 @@
+"""Give up a lease: succeed, retry, fail, snooze or release, in batches of one statement.
+
+The token and the lease's end decide, on the database's clock, after the row lock is held. An ending
+that finds no live lease changes nothing and is kept as a ``refused`` event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from django.db import DataError, OperationalError
+
+from django_relay import outcomes
+from django_relay.outcomes import Ending
+from django_relay.states import MAX_INTERRUPTIONS
+
+from .session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What became of one ending.
+
+    Accepted: ``state``, and ``kind`` and ``at`` of its event, are set. Refused: ``reason`` is ``expired``,
+    ``superseded``, ``cancelled`` or, where the job itself has gone, ``gone``; ``late_ms`` tells how
+    long after the lease's end it came, where that is known.
+    """
+
+    accepted: bool
+    state: str | None = None
+    kind: str | None = None
+    at: datetime | None = None
+    reason: str | None = None
+    late_ms: float | None = None
+
+
+# Locks: the leases whose job and token match, in job id order, then the job rows of those found
+# live. Every statement that locks several leases does so in this order, so endings, renewals and
+# cancels cannot deadlock.
+# `held` waits for its locks; only then does `live` compare the end with the clock. Compared before
+# the wait, a late worker would be accepted (a lock released after the end leaves the row unchanged,
+# so nothing would be checked again). `decided` may read the job from the snapshot: while its lease
+# is held, nobody else changes the counters it reads.
+# One rival can delete a lease row; whoever finds it gone changes nothing.
+SETTLE = """
+WITH ending AS MATERIALIZED (
+  SELECT * FROM unnest(
+    %(job_ids)s::bigint[], %(tokens)s::uuid[], %(verbs)s::text[], %(results)s::text[],
+    %(delays)s::float8[], %(data)s::text[], %(ran)s::float8[]
+  ) AS e(job_id, token, verb, result, delay, data, ran)
+), held AS MATERIALIZED (
+  SELECT
+    l.job_id, l.token, l.worker, l.claim, l.expires_at, l.begun_at, l.renewals,
+    l.cancel_requested_at
+  FROM django_relay_lease AS l
+  JOIN ending AS e ON e.job_id = l.job_id AND e.token = l.token
+  ORDER BY l.job_id
+  FOR UPDATE OF l
+), live AS MATERIALIZED (
+  SELECT * FROM held WHERE expires_at > clock_timestamp()
+), begun AS MATERIALIZED (
+  SELECT
+    live.*, e.verb, e.result, e.delay, e.data, clock_timestamp() AS at,
+    COALESCE(live.begun_at, clock_timestamp() - make_interval(secs => e.ran)) AS began
+  FROM live JOIN ending AS e ON e.job_id = live.job_id AND e.token = live.token
+), decided AS MATERIALIZED (
+  SELECT b.*, CASE
+    WHEN b.verb = 'succeed' THEN 'successful'
+    WHEN b.cancel_requested_at IS NOT NULL THEN 'cancelled'
+    WHEN b.verb = 'fail' THEN 'failed'
+    WHEN b.verb = 'retry' AND j.failures + 1 >= j.max_attempts THEN 'failed'
+    WHEN b.verb IN ('retry', 'snooze') THEN 'scheduled'
+    WHEN b.began IS NOT NULL
+      AND (j.max_attempts = 1 OR j.interruptions + 1 >= %(max_interruptions)s) THEN 'failed'
+    ELSE 'ready'
+  END AS state
+  FROM begun AS b JOIN django_relay_job AS j ON j.id = b.job_id
+), freed AS (
+  DELETE FROM django_relay_lease AS l USING decided AS d WHERE l.job_id = d.job_id
+), job AS (
+  UPDATE django_relay_job AS j SET
+    state = d.state,
+    result = CASE WHEN d.verb = 'succeed' THEN d.result::json ELSE j.result END,
+    failures = LEAST(j.failures + (d.verb IN ('retry', 'fail'))::integer, 1000000000),
+    interruptions = LEAST(
+      j.interruptions + (d.verb = 'release' AND d.began IS NOT NULL)::integer, 1000000000
+    ),
+    run_after = CASE
+      WHEN d.state = 'scheduled' THEN d.at + make_interval(secs => d.delay) ELSE j.run_after
+    END,
+    started_at = COALESCE(j.started_at, d.began),
+    last_attempted_at = COALESCE(d.began, j.last_attempted_at),
+    finished_at = CASE WHEN d.state IN ('successful', 'failed', 'cancelled') THEN d.at END,
+    unique_key = CASE WHEN d.state IN ('scheduled', 'ready') THEN j.unique_key END
+  FROM decided AS d
+  WHERE j.id = d.job_id AND j.state = 'running'
+  RETURNING j.id, d.token, d.state, j.queue, CASE
+    WHEN d.state = 'successful' THEN 'succeeded'
+    WHEN d.state IN ('failed', 'cancelled') THEN d.state
+    WHEN d.verb = 'retry' THEN 'retried'
+    WHEN d.verb = 'snooze' THEN 'snoozed'
+    ELSE 'released'
+  END AS kind, d.at, d.claim, d.worker, d.verb, d.data, d.renewals, d.began, d.delay
+), event AS (
+  INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker, data)
+  SELECT
+    id, kind, at, claim, token, worker,
+    jsonb_strip_nulls(jsonb_build_object(
+      'state', state,
+      'verb', verb,
+      'began', began IS NOT NULL,
+      'ran_ms', round((EXTRACT(EPOCH FROM at - began) * 1000)::numeric, 3),
+      'renewals', NULLIF(renewals, 0),
+      'run_after', CASE WHEN state = 'scheduled' THEN at + make_interval(secs => delay) END,
+      'error', CASE WHEN kind = 'failed' AND verb = 'release' THEN %(interrupted)s::jsonb END
+    )) || COALESCE(data::jsonb, '{}')
+  FROM job
+)
+SELECT token::text, state, kind, at FROM job
+"""
+
+# Locks nothing. An ending event of this job and token that was not somebody else's doing (a rescue
+# says `why`, a person is an actor) means that the ending was accepted and its answer was lost.
+ACCEPTED = """
+SELECT v.token::text, v.data->>'state', v.kind, v.at
+FROM unnest(%(job_ids)s::bigint[], %(tokens)s::uuid[]) AS e(job_id, token)
+JOIN django_relay_event AS v ON v.job_id = e.job_id AND v.token = e.token
+WHERE v.kind IN ('succeeded', 'retried', 'failed', 'snoozed', 'released', 'cancelled')
+  AND v.actor IS NULL
+  AND NOT COALESCE(v.data ? 'why', false)
+"""
+
+# Locks nothing and moves nothing. The event is inserted from the job's row, so a job that has been
+# pruned gets none. How late: since the end of the lease if it is still there, else since the end
+# that the rescue wrote down.
+REFUSE = """
+WITH late AS MATERIALIZED (
+  SELECT
+    e.job_id, e.token, e.verb, c.claim, c.worker,
+    CASE
+      WHEN l.token IS NOT NULL THEN 'expired'
+      WHEN j.state = 'cancelled' THEN 'cancelled'
+      ELSE 'superseded'
+    END AS reason,
+    COALESCE(l.expires_at, (
+      SELECT (r.data->>'expired_at')::timestamptz FROM django_relay_event AS r
+      WHERE r.job_id = e.job_id AND r.token = e.token AND r.data ? 'expired_at' LIMIT 1
+    )) AS expired_at
+  FROM unnest(%(job_ids)s::bigint[], %(tokens)s::uuid[], %(verbs)s::text[])
+    AS e(job_id, token, verb)
+  JOIN django_relay_job AS j ON j.id = e.job_id
+  LEFT JOIN django_relay_lease AS l ON l.job_id = e.job_id AND l.token = e.token
+  LEFT JOIN LATERAL (
+    SELECT v.claim, v.worker FROM django_relay_event AS v
+    WHERE v.job_id = e.job_id AND v.token = e.token AND v.kind = 'claimed' LIMIT 1
+  ) AS c ON true
+), event AS (
+  INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker, data)
+  SELECT
+    job_id, 'refused', clock_timestamp(), claim, token, worker,
+    jsonb_strip_nulls(jsonb_build_object(
+      'reason', reason,
+      'would_have', verb,
+      'late_ms', round((EXTRACT(EPOCH FROM clock_timestamp() - expired_at) * 1000)::numeric, 3)
+    ))
+  FROM late
+  RETURNING token, data
+)
+SELECT token::text, data->>'reason', (data->>'late_ms')::float8 FROM event
+"""
+
+_ABOUT_VALUES = (DataError, psycopg.DataError, UnicodeError)
+
+_INTERRUPTED = (
+    '{"class": "django_relay.exceptions.WorkerLost", "message": "The worker was stopped while this '
+    'job ran, and the job may not be started again.", "traceback": ""}'
+)
+
+
+def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
+    """Present ``endings`` under their tokens and tell by token what became of each.
+
+    A value that the database refuses to store spoils its own ending only: the batch is halved until
+    that one is found, and its attempt is failed with what the database said.
+    """
+    try:
+        return _settle(connection, endings)
+    except (*_ABOUT_VALUES, OperationalError, psycopg.OperationalError) as error:
+        if not _is_about_data(error):
+            raise
+        if len(endings) > 1:
+            half = len(endings) // 2
+            return settle(connection, endings[:half]) | settle(connection, endings[half:])
+        return _settle(connection, [_unstorable(endings[0], error)])
+
+
+def _is_about_data(error: Exception) -> bool:
+    """Tell errors about a value (SQLSTATE classes 22 and 54) from errors of the database.
+
+    What psycopg itself refuses to send (a NUL, a lone surrogate) has no SQLSTATE.
+    """
+    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
+    return state[:2] in ("22", "54") if state else isinstance(error, _ABOUT_VALUES)
+
+
+def _unstorable(ending: Ending, error: Exception) -> Ending:
+    message = f"The database refused to store this outcome: {type(error).__name__}."
+    outcome = outcomes.raised(
+        {"class": "django_relay.storable.Unstorable", "message": message, "traceback": ""},
+        delay=ending.outcome.delay,
+    )
+    return Ending(ending.job_id, ending.token, outcome, ending.ran)
+
+
+def _settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
+    with connection.cursor() as cursor:
+        cursor.execute(SETTLE, _values(endings))
+        accepted = {row[0]: Settled(True, *row[1:]) for row in cursor.fetchall()}
+    missing = [ending for ending in endings if ending.token not in accepted]
+    return accepted | refuse(connection, missing) if missing else accepted
+
+
+def refuse(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
+    """Write down that ``endings`` found no live lease, but for those that were accepted before."""
+    with connection.cursor() as cursor:
+        cursor.execute(ACCEPTED, _values(endings))
+        settled = {row[0]: Settled(True, *row[1:]) for row in cursor.fetchall()}
+    late = [ending for ending in endings if ending.token not in settled]
+    if late:
+        with connection.cursor() as cursor:
+            cursor.execute(REFUSE, _values(late))
+            for token, reason, late_ms in cursor.fetchall():
+                settled[token] = Settled(False, reason=reason, late_ms=late_ms)
+    gone = Settled(False, reason="gone")
+    return {ending.token: settled.get(ending.token, gone) for ending in endings}
+
+
+def _values(endings: Sequence[Ending]) -> dict[str, object]:
+    return {
+        "job_ids": [e.job_id for e in endings],
+        "tokens": [e.token for e in endings],
+        "verbs": [e.outcome.verb.value for e in endings],
+        "results": [e.outcome.result for e in endings],
+        "delays": [float(e.outcome.delay) for e in endings],
+        "data": [e.outcome.data for e in endings],
+        "ran": [e.ran for e in endings],
+        "max_interruptions": MAX_INTERRUPTIONS,
+        "interrupted": _INTERRUPTED,
+    }
