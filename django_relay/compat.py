@@ -1,0 +1,132 @@
+"""The one place that knows Django's Tasks framework from its backport.
+
+Django 6.0 has it as ``django.tasks``; for Django 5.2 it is the package ``django_tasks``, which
+gives two exceptions other names. The rest of the package imports the names from here.
+``announce`` is how signals are sent: it never raises.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import django
+
+#: Whether this Django has no Tasks framework of its own.
+NEEDS_BACKPORT = django.VERSION < (6, 0)
+
+if TYPE_CHECKING or not NEEDS_BACKPORT:
+    from django.tasks import task_backends
+    from django.tasks.backends.base import BaseTaskBackend
+    from django.tasks.base import (
+        DEFAULT_TASK_BACKEND_ALIAS,
+        DEFAULT_TASK_PRIORITY,
+        DEFAULT_TASK_QUEUE_NAME,
+        Task,
+        TaskContext,
+        TaskError,
+        TaskResult,
+        TaskResultStatus,
+    )
+    from django.tasks.exceptions import (
+        InvalidTask,
+        InvalidTaskBackend,
+        TaskResultDoesNotExist,
+        TaskResultMismatch,
+    )
+    from django.tasks.signals import task_enqueued, task_finished, task_started
+else:
+    try:
+        from django_tasks import task_backends
+    except ImportError as error:
+        raise ImportError(
+            "Django 5.2 has no Tasks framework of its own. Install its backport with "
+            "pip install 'django-relay[backport]' and add 'django_tasks' to INSTALLED_APPS."
+        ) from error
+    from django_tasks.backends.base import BaseTaskBackend
+    from django_tasks.base import (
+        DEFAULT_TASK_BACKEND_ALIAS,
+        DEFAULT_TASK_PRIORITY,
+        DEFAULT_TASK_QUEUE_NAME,
+        Task,
+        TaskContext,
+        TaskError,
+        TaskResult,
+        TaskResultStatus,
+    )
+    from django_tasks.exceptions import InvalidTaskBackendError as InvalidTaskBackend
+    from django_tasks.exceptions import InvalidTaskError as InvalidTask
+    from django_tasks.exceptions import TaskResultDoesNotExist, TaskResultMismatch
+    from django_tasks.signals import task_enqueued, task_finished, task_started
+
+if TYPE_CHECKING:
+    from django.dispatch import Signal
+    from django.tasks.base import Task as TaskOf
+    from django.tasks.base import TaskContext as ContextOf
+else:
+
+    class TaskOf:
+        """``TaskOf[P, R]`` is ``Task``: Django's own takes no parameters when the code runs."""
+
+        def __class_getitem__(cls, parameters: Any) -> type:
+            return Task
+
+    class ContextOf:
+        """``ContextOf[P, R]`` is ``TaskContext``."""
+
+        def __class_getitem__(cls, parameters: Any) -> type:
+            return TaskContext
+
+
+__all__ = [
+    "DEFAULT_TASK_BACKEND_ALIAS",
+    "DEFAULT_TASK_PRIORITY",
+    "DEFAULT_TASK_QUEUE_NAME",
+    "NEEDS_BACKPORT",
+    "BaseTaskBackend",
+    "ContextOf",
+    "InvalidTask",
+    "InvalidTaskBackend",
+    "Task",
+    "TaskContext",
+    "TaskError",
+    "TaskOf",
+    "TaskResult",
+    "TaskResultDoesNotExist",
+    "TaskResultMismatch",
+    "TaskResultStatus",
+    "announce",
+    "task_backends",
+    "task_enqueued",
+    "task_finished",
+    "task_started",
+]
+
+_logger = logging.getLogger("django_relay.signals")
+
+
+def announce(
+    signal: Signal, sender: type[BaseTaskBackend], *, task_result: TaskResult[..., Any]
+) -> list[Exception]:
+    """Send one of the framework's signals and return what its receivers raised.
+
+    The stored state follows the job and not its receivers, so nothing they raise comes out of here,
+    nor what a logging handler raises while an error is being logged. Errors are logged with the
+    receiver's name. Exceptions that are no ``Exception`` (a Ctrl-C, a timeout) do pass.
+    """
+    failures: list[Exception] = []
+    try:
+        for receiver, answer in signal.send_robust(sender=sender, task_result=task_result):
+            if isinstance(answer, Exception):
+                failures.append(answer)
+                _logger.error(
+                    "A receiver of a task signal raised %s: %s.%s, about job %s",
+                    type(answer).__name__,
+                    getattr(receiver, "__module__", "?"),
+                    getattr(receiver, "__qualname__", type(receiver).__qualname__),
+                    task_result.id,
+                    extra={"job_id": task_result.id},
+                )
+    except Exception as error:  # a logging handler that raises, here or inside send_robust
+        failures.append(error)
+    return failures
