@@ -1,0 +1,183 @@
+"""The child process: its bookkeeper, which claims and settles, and its ear for the supervisor.
+
+The main thread keeps the books on one connection: it sends endings as soon as that is free, so
+batches form by themselves under load, and claims as many jobs as there are free slots. A second
+thread listens to the supervisor and ends the process at once when the supervisor is gone: nothing
+is settled then, for nobody renews any more.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import psycopg
+
+from . import execution, logs, results, transitions
+from .connection import Bookkeeping
+from .context import boot_time
+from .hands import Hand, Hands
+from .messages import Channel, Plan
+from .slots import Slots
+
+logger = logging.getLogger("django_relay.worker")
+
+
+class Bookkeeper:
+    """Claims and settles for one child until it is told to finish and has nothing left."""
+
+    def __init__(self, plan: Plan, hands: Hands, slots: Slots, channel: Channel) -> None:
+        self._plan = plan
+        self._hands = hands
+        self._slots = slots
+        self._channel = channel
+        self.connection = Bookkeeping(
+            plan.database, pooled=plan.pooled, patience=plan.patience, name=f"slots {plan.worker}"
+        )
+
+    def run(self) -> None:
+        """Keep the books. An absent database delays them and loses nothing."""
+        pause = 0.0
+        while not self._hands.done:
+            try:
+                self._turn()
+                pause = 0.0
+            except psycopg.Error as error:
+                pause = min(max(pause * 2, 0.05), 1.0)
+                if pause > 0.1:
+                    logger.warning("the database is not available: %s", logs.first_line(error))
+                time.sleep(pause)
+        self.connection.close()
+
+    def _turn(self) -> None:
+        endings = self._hands.wait()
+        if endings:
+            self._settle(endings)
+        wanted, alone = self._hands.wanted()
+        if wanted:
+            self._claim(wanted, alone=alone)
+        if self._hands.spent and self._hands.taking:
+            self._channel.send(kind="spent")
+            self._hands.finish(None)
+
+    def _claim(self, wanted: int, *, alone: bool) -> None:
+        asked = boot_time()
+        self._hands.looking()
+        try:
+            claim = self._ask(wanted, alone=alone, bounded=True)
+            if not claim.jobs and not claim.before_alone:
+                claim = self._ask(wanted, alone=alone, bounded=False)
+            again = [job.job_id for job in claim.jobs if job.claim > 1]
+            pasts = results.pasts(self.connection, again) if again else {}
+        except psycopg.Error:
+            self._hands.wake()
+            raise
+        self._hands.add(claim, asked=asked, alone=alone, pasts=pasts)
+        self._slots.dispatch()
+        if len(claim.jobs) >= wanted and not alone:
+            self._channel.send(kind="more")
+
+    def _ask(self, wanted: int, *, alone: bool, bounded: bool) -> transitions.Claim:
+        return transitions.claim(
+            self.connection,
+            wanted,
+            database=self._plan.database,
+            queues=self._plan.queues,
+            worker=self._plan.worker,
+            lease=self._plan.lease,
+            alone=alone,
+            bounded=bounded,
+        )
+
+    def _settle(self, endings: list[Hand]) -> None:
+        try:
+            answers = transitions.settle(self.connection, [hand.ending for hand in endings])
+        except psycopg.Error:
+            self._hands.unsent(endings)
+            raise
+        kinds = Counter(answer.kind or "refused" for answer in answers.values())
+        self._channel.send(kind="ended", tokens=list(answers), kinds=kinds)
+        for hand in endings:
+            settled = answers[hand.job.token]
+            logs.settled(hand.job, hand.ending, settled)
+            self._hands.close(hand, settled)
+
+
+class Ear(threading.Thread):
+    """Listens to the supervisor, and says each second that this process is alive."""
+
+    def __init__(self, channel: Channel, hands: Hands, bookkeeper: Bookkeeper) -> None:
+        super().__init__(name="relay-ear", daemon=True)
+        self._channel = channel
+        self._hands = hands
+        self._bookkeeper = bookkeeper
+
+    def run(self) -> None:
+        """Obey until the supervisor's end closes, then end this process without settling."""
+        said = (-1.0, False)
+        while True:
+            messages = self._channel.receive(wait=True)
+            if messages is None:
+                os._exit(0)
+            for message in messages:
+                self._obey(message)
+            now, idle = time.monotonic(), self._hands.idle
+            if now - said[0] >= 1.0 or idle != said[1]:
+                self._channel.send(kind="alive", idle=idle)
+                said = (now, idle)
+            self._bookkeeper.connection.unstick()
+
+    def _obey(self, message: dict[str, Any]) -> None:
+        kind = message["kind"]
+        if kind == "wake":
+            self._hands.wake()
+        elif kind == "beat":
+            self._hands.beat(message["sent"])
+        elif kind == "lost":
+            self._hands.lost(message["tokens"])
+        elif kind == "stop":
+            self._hands.stop(message["tokens"])
+        elif kind == "finish":
+            self._hands.finish(message["grace"])
+
+
+def main(descriptor: int) -> None:
+    """Run a child, in a process where Django is set up, for the supervisor behind a socket."""
+    # Only the supervisor orders. Not SIG_IGN: a handler's own subprocesses would inherit it.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    os.set_inheritable(descriptor, False)
+    sock = socket.socket(fileno=descriptor)
+    channel = Channel(sock)
+    plan = Plan(**_first(channel)["plan"])
+
+    logs.prepare(plan.verbosity)
+    hands = Hands(plan, execution.is_async)
+    slots = Slots(plan, hands, channel)
+    bookkeeper = Bookkeeper(plan, hands, slots, channel)
+    sock.settimeout(0.2)
+    Ear(channel, hands, bookkeeper).start()
+    slots.start()
+    channel.send(kind="ready")
+    try:
+        bookkeeper.run()
+    except OSError:
+        os._exit(0)  # the supervisor's end has closed
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: it would wait for threads that handlers left behind.
+    os._exit(0)
+
+
+def _first(channel: Channel) -> dict[str, Any]:
+    while not (messages := channel.receive(wait=True)):
+        if messages is None:
+            os._exit(0)
+    return messages[0]

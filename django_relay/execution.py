@@ -1,0 +1,155 @@
+"""Run one attempt and make an Outcome of whatever it does. Writes nothing.
+
+The handler runs in an empty context: default language and time zone, no context variables of the
+job before it. Whatever it raises, returns or leaves behind becomes a value; ``conclude`` receives
+it, for a failure inside the except block, so that a signal's receivers still see the exception.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import iscoroutinefunction
+from typing import Any
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+
+from . import compat, context, hygiene, outcomes, results, storable
+from .exceptions import Fail, Snooze
+from .outcomes import Outcome
+from .task import resolve
+from .transitions import Claimed
+
+Conclude = Callable[[Outcome], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One claim of a job about to run: the row, its worker's name, what may stop it, its past."""
+
+    job: Claimed
+    backend: Any
+    worker: str
+    control: context.Control
+    past: results.Past
+    pid: int
+
+
+#: The tasks found so far, by path. Importing is for the first job of each.
+_known: dict[str, Any] = {}
+
+
+def find(path: str) -> Any:
+    """Return the task at a dotted path; raise TaskNotFound where there is none."""
+    if path not in _known:
+        _known[path] = resolve(path)
+    return _known[path]
+
+
+def known(path: str) -> Any | None:
+    """Return the task at ``path`` if a job of it has been run here."""
+    return _known.get(path)
+
+
+def is_async(path: str) -> bool:
+    """Whether the task at ``path`` is known by now to be a coroutine function."""
+    return path in _known and iscoroutinefunction(_known[path].func)
+
+
+def execute(attempt: Attempt, conclude: Conclude) -> None:
+    """Run a sync attempt in this thread and call ``conclude`` exactly once."""
+    contextvars.Context().run(_execute, attempt, conclude)
+
+
+def _execute(attempt: Attempt, conclude: Conclude) -> None:
+    try:
+        hygiene.prepare()
+        try:
+            call = _prepare(attempt)
+            with context.entered(call.context):
+                value = call.task.func(*call.args, **call.kwargs)
+        finally:
+            hygiene.end_if_forked(attempt.pid)
+            left = hygiene.clean()
+        outcome = _succeeded(value, left)
+    except BaseException as error:
+        hygiene.end_if_forked(attempt.pid)
+        conclude(_outcome_of(error, attempt))
+    else:
+        conclude(outcome)
+
+
+async def execute_async(attempt: Attempt, conclude: Conclude) -> None:
+    """Run an async attempt on this loop and call ``conclude`` exactly once.
+
+    Its synchronous parts share one thread that lasts as long as the attempt, as in a request.
+    """
+    async with ThreadSensitiveContext() as threads:
+        try:
+            try:
+                call = await sync_to_async(_prepare)(attempt)
+                with context.entered(call.context):
+                    value = await call.task.func(*call.args, **call.kwargs)
+            finally:
+                hygiene.end_if_forked(attempt.pid)
+                left = await sync_to_async(hygiene.leave_thread)() if _has_thread(threads) else []
+            outcome = _succeeded(value, left)
+        except BaseException as error:
+            hygiene.end_if_forked(attempt.pid)
+            await sync_to_async(conclude)(_outcome_of(error, attempt))
+        else:
+            conclude(outcome)
+
+
+def _has_thread(threads: ThreadSensitiveContext) -> bool:
+    return threads in getattr(SyncToAsync, "context_to_thread_executor", {threads: None})
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    task: Any
+    context: context.RelayContext
+    args: list[Any]
+    kwargs: dict[str, Any]
+
+
+def _prepare(attempt: Attempt) -> _Call:
+    """Find the task, tell receivers that it starts, and make ready what it is called with."""
+    job = attempt.job
+    task = find(job.task)
+    args, kwargs = json.loads(job.args), json.loads(job.kwargs)
+    if not isinstance(args, list) or not isinstance(kwargs, dict):
+        raise TypeError("The stored arguments are not a list and an object.")
+    result = results.running(attempt.backend.alias, task, job, attempt.past, attempt.worker)
+    compat.announce(compat.task_started, type(attempt.backend), task_result=result)
+    given = context.RelayContext(
+        task_result=result,
+        max_attempts=job.max_attempts,
+        fence=(job.job_id, job.claim),
+        control=attempt.control,
+    )
+    return _Call(task, given, [given, *args] if task.takes_context else args, kwargs)
+
+
+def _succeeded(value: Any, left: list[str]) -> Outcome:
+    if left:
+        raise hygiene.TransactionLeftOpen(
+            f"The task left a transaction open on {', '.join(map(repr, left))}; it was rolled back."
+            " End every atomic block and BEGIN before returning."
+        )
+    return outcomes.succeeded(storable.result(value))
+
+
+def _outcome_of(error: BaseException, attempt: Attempt) -> Outcome:
+    if isinstance(error, Snooze):
+        return outcomes.snoozed(error.delay.total_seconds())
+    described = storable.error(error)
+    if isinstance(error, Fail):
+        return outcomes.failed(described)
+    job = attempt.job
+    metadata = None if job.metadata is None else json.loads(job.metadata)
+    backoff = attempt.backend.backoff_of(known(job.task), job.task, metadata)
+    delay = backoff.delay(job.failures + 1)
+    return outcomes.raised(described, delay=delay.total_seconds())

@@ -1,0 +1,136 @@
+"""Renew what the children reported, from the supervisor's process and on its own connection.
+
+A handler that holds its process's GIL cannot starve this. What is not reported is not renewed: jobs
+fetched ahead, and those of a child that is stopped or gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import psycopg
+
+from . import logs, transitions
+from .connection import Bookkeeping
+from .context import boot_time
+from .transitions import Held
+
+logger = logging.getLogger("django_relay.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A handler that a child said it starts; ``began`` is on the monotonic clock."""
+
+    child: str
+    job_id: int
+    token: str
+    began: float
+    budget: float | None
+
+    @property
+    def held(self) -> Held:
+        """The lease, with how long its handler has run."""
+        return Held(self.job_id, self.token, time.monotonic() - self.began, self.budget)
+
+
+class Reports:
+    """The handlers that run now, by token, as the children said. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_token: dict[str, Report] = {}
+        self._frozen: set[str] = set()
+
+    def add(self, report: Report) -> None:
+        """A handler starts."""
+        with self._lock:
+            self._by_token[report.token] = report
+
+    def remove(self, tokens: Iterable[str]) -> None:
+        """These leases are over."""
+        with self._lock:
+            for token in tokens:
+                self._by_token.pop(token, None)
+
+    def bury(self, child: str) -> list[Report]:
+        """The child is gone: forget its reports and return them."""
+        with self._lock:
+            gone = [report for report in self._by_token.values() if report.child == child]
+            for report in gone:
+                del self._by_token[report.token]
+            self._frozen.discard(child)
+            return gone
+
+    def freeze(self, child: str, *, frozen: bool) -> None:
+        """The child was stopped, or goes on."""
+        with self._lock:
+            (self._frozen.add if frozen else self._frozen.discard)(child)
+
+    def count(self, child: str) -> int:
+        """How many handlers the child runs."""
+        with self._lock:
+            return sum(report.child == child for report in self._by_token.values())
+
+    def renewable(self) -> list[Report]:
+        """Return what is to be renewed: all but what stopped children hold."""
+        with self._lock:
+            return [r for r in self._by_token.values() if r.child not in self._frozen]
+
+
+#: Tells a child (by name; None: all of them) something.
+Tell = Callable[[str | None, dict[str, object]], None]
+
+
+class Heartbeat(threading.Thread):
+    """Renews each quarter of a lease (at most five seconds apart) and beats to the children."""
+
+    def __init__(
+        self, connection: Bookkeeping, reports: Reports, tell: Tell, *, lease: float
+    ) -> None:
+        super().__init__(name="relay-heartbeat", daemon=True)
+        self._connection = connection
+        self._reports = reports
+        self._tell = tell
+        self._lease = lease
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Renew no more."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Beat until stopped; an absent database is asked again at once, not an interval later."""
+        interval, tick = min(self._lease / 4, 5.0), min(self._lease / 10, 1.0)
+        due, failing = time.monotonic() + interval, False
+        while not self._stopped.wait(tick):
+            sent = None
+            if time.monotonic() >= due:
+                sent = boot_time()
+                try:
+                    self._renew()
+                    due, failing = time.monotonic() + interval, False
+                except psycopg.Error as error:
+                    sent = None
+                    if not failing:
+                        logger.warning("leases not renewed: %s", logs.first_line(error))
+                    failing = True
+            self._tell(None, {"kind": "beat", "sent": sent})
+        self._connection.close()
+
+    def _renew(self) -> None:
+        reports = self._reports.renewable()
+        if not reports:
+            return
+        answer = transitions.renew(
+            self._connection, [report.held for report in reports], lease=self._lease
+        )
+        self._reports.remove(answer.gone)
+        for kind, tokens in (("lost", answer.gone), ("stop", answer.stop)):
+            for child in {r.child for r in reports if r.token in tokens}:
+                ours = [r.token for r in reports if r.child == child and r.token in tokens]
+                self._tell(child, {"kind": kind, "tokens": ours})

@@ -1,0 +1,221 @@
+"""What every supervisor does for the database: promote, rescue, expire, mend. No leader.
+
+Each duty is safe to do at once everywhere, because the statements skip what another has locked. A
+pass is timed by what the last one found: the next due time, the next lease end, or the poll.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import psycopg
+
+from . import logs, transitions, wakeup
+from .connection import Bookkeeping
+from .heartbeat import Report
+from .outcomes import Ending, released
+from .wakeup import Outlook
+
+logger = logging.getLogger("django_relay.worker")
+
+#: How often, in seconds, a worker says that it is there, and how often it looks for odd rows.
+ATTEND, MEND = 5.0, 60.0
+
+#: How long, in seconds, a dead child's leases are looked for.
+LINGER = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What a worker says of itself."""
+
+    worker: str
+    queues: Sequence[str] | None
+    processes: int
+    slots: int
+    version: str
+
+
+@dataclass(slots=True)
+class Dead:
+    """A child that ended, the handlers it ran, and whether it was ended to stop the worker."""
+
+    child: str
+    reports: list[Report]
+    interrupted: bool
+    look_until: float | None = None
+
+
+class Maintenance(threading.Thread):
+    """Looks after the database each poll, when something is due, and when a child died.
+
+    ``wake`` is called when something is ready; ``hungry`` tells whether a slot is free; ``looked``
+    is called after each pass with what it found.
+    """
+
+    def __init__(
+        self,
+        connection: Bookkeeping,
+        identity: Identity,
+        *,
+        poll: float,
+        notify: bool,
+        wake: Callable[[], None],
+        hungry: Callable[[], bool],
+        looked: Callable[[Outlook], None],
+    ) -> None:
+        super().__init__(name="relay-maintenance", daemon=True)
+        self._connection = connection
+        self._identity = identity
+        self._poll = poll
+        self._notify = notify
+        self._wake = wake
+        self._hungry = hungry
+        self._looked = looked
+        self._dead: queue.SimpleQueue[Dead] = queue.SimpleQueue()
+        self._late: list[Dead] = []
+        self._poked = threading.Event()
+        self._stopped = threading.Event()
+        self._attended = self._mended = float("-inf")
+        self._waiting: bool | None = None
+
+    def bury(self, dead: Dead) -> None:
+        """Take back at once what a dead child held."""
+        self._dead.put(dead)
+        self._poked.set()
+
+    @property
+    def saturated(self) -> bool:
+        """Whether enqueues were last told that no slot is free here."""
+        return self._waiting is False
+
+    def poke(self) -> None:
+        """Look now."""
+        self._poked.set()
+
+    def stop(self) -> None:
+        """Do what is left to do for dead children, say good-bye and end."""
+        self._stopped.set()
+        self._poked.set()
+
+    def run(self) -> None:
+        """Keep at it; an absent database is asked again within a second."""
+        pause = 0.0
+        while not self._stopped.is_set():
+            try:
+                delay = self._pass()
+                pause = 0.0
+            except psycopg.Error as error:
+                pause = delay = min(max(pause * 2, 0.1), 1.0)
+                if pause > 0.2:
+                    logger.warning("the database is not available: %s", logs.first_line(error))
+            self._poked.wait(delay)
+            self._poked.clear()
+        self._leave()
+
+    def _leave(self) -> None:
+        try:
+            self._bury_dead()
+            transitions.leave(self._connection, self._identity.worker)
+        except psycopg.Error as error:
+            logger.warning("stopped without a good-bye: %s", logs.first_line(error))
+        self._connection.close()
+
+    def _pass(self) -> float:
+        self._bury_dead()
+        now = time.monotonic()
+        if now - self._mended >= MEND:
+            self._mend()
+            self._mended = now
+        self._attend(now)
+        outlook = self._do(wakeup.probe(self._connection, self._identity.queues))
+        if outlook.ready:
+            self._wake()
+        self._looked(outlook)
+        waits = [self._poll, outlook.next_due, outlook.next_end, 0.05 if self._late else None]
+        # What is over and was left is locked by somebody: look again, but do not spin.
+        return min(wait if wait > 0 else 0.05 for wait in waits if wait is not None)
+
+    def _attend(self, now: float) -> None:
+        """Say that we are there; at once when we begin to wait, so that enqueues notify."""
+        hungry = self._hungry()
+        begins = hungry and not self._waiting
+        if begins or now - self._attended >= ATTEND:
+            who = self._identity
+            transitions.attend(
+                self._connection,
+                who.worker,
+                queues=who.queues,
+                processes=who.processes,
+                slots=who.slots,
+                version=who.version,
+                waiting=hungry and self._notify,
+            )
+            self._attended, self._waiting = now, hungry
+
+    def _do(self, outlook: Outlook) -> Outlook:
+        """Do what is due and look again; leave alone what others have locked."""
+        if not _due(outlook):
+            return outlook
+        if outlook.next_due is not None and outlook.next_due <= 0:
+            transitions.notify(self._connection, transitions.promote(self._connection))
+        if outlook.next_end is not None and outlook.next_end <= 0:
+            self._rescued(transitions.rescue_expired(self._connection), "its lease ran out")
+        if outlook.expiring:
+            for job_id in transitions.expire(self._connection):
+                logger.warning("job %s expired: it had not started in time", job_id)
+        return wakeup.probe(self._connection, self._identity.queues)
+
+    def _mend(self) -> None:
+        rescued, orphans = transitions.mend(self._connection)
+        self._rescued(rescued, "its lease row was missing")
+        for job_id in orphans:
+            logger.warning("deleted a lease on job %s, which does not run", job_id)
+        transitions.forget_silent(self._connection)
+
+    def _bury_dead(self) -> None:
+        while True:
+            try:
+                self._late.append(self._dead.get_nowait())
+            except queue.Empty:
+                break
+        for dead in list(self._late):
+            if not self._take_back(dead):
+                self._late.remove(dead)
+
+    def _take_back(self, dead: Dead) -> bool:
+        """Take back what a dead child holds; tell whether to look again.
+
+        Its last statement may be under way on the server, with a lock on what it holds, or about
+        to bring it more; what comes later than ``LINGER`` is left to the end of its lease.
+        """
+        if dead.look_until is None:
+            dead.look_until = time.monotonic() + LINGER
+        if dead.interrupted and dead.reports:
+            endings = [
+                Ending(report.job_id, report.token, released(), report.held.ran)
+                for report in dead.reports
+            ]
+            transitions.settle(self._connection, endings)
+        begun = [report.token for report in dead.reports]
+        rescued = transitions.rescue_child(self._connection, dead.child, begun=begun)
+        self._rescued(rescued, "its process died")
+        return time.monotonic() < dead.look_until
+
+    def _rescued(self, jobs: list[transitions.Rescued], why: str) -> None:
+        for job in jobs:
+            logs.rescued(job, why)
+        transitions.notify(self._connection, [job.queue for job in jobs if job.state == "ready"])
+
+
+def _due(outlook: Outlook) -> bool:
+    return (
+        outlook.expiring
+        or (outlook.next_due is not None and outlook.next_due <= 0)
+        or (outlook.next_end is not None and outlook.next_end <= 0)
+    )

@@ -1,0 +1,223 @@
+"""Run jobs: ``manage.py relay_worker``. Reads its flags, waits for the database, supervises."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import secrets
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connections
+
+from django_relay import __version__, compat, logs, wakeup
+from django_relay.backend import RelayBackend
+from django_relay.connection import NOT_MIGRATED, Bookkeeping
+from django_relay.heartbeat import Heartbeat
+from django_relay.maintenance import Identity, Maintenance
+from django_relay.messages import Plan
+from django_relay.supervisor import Supervisor
+from django_relay.wakeup import Listener
+
+logger = logging.getLogger("django_relay.worker")
+
+
+def _number(kind: type[int] | type[float], lowest: float) -> Any:
+    def parse(text: str) -> int | float:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        if not lowest <= value < 10**9:
+            raise argparse.ArgumentTypeError(f"{text} is too small or too large (from {lowest})")
+        return value
+
+    return parse
+
+
+class Command(BaseCommand):
+    """Takes ready jobs and runs them until it is told to stop."""
+
+    help = "Run jobs from the queues until stopped. SIGTERM or Ctrl-C once: finish; twice: at once."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Flags are for what differs from process to process; durations are in seconds."""
+        add = parser.add_argument
+        add("--backend", default="default", help="alias in TASKS (default: %(default)s)")
+        add("--queues", help="comma-separated names (default: all of the backend's)")
+        add("--processes", type=_number(int, 1), default=1, help="children (default: %(default)s)")
+        add("--slots", type=_number(int, 1), default=4, help="sync jobs at once in each child")
+        add("--async-slots", type=_number(int, 1), help="async jobs at once (default: as --slots)")
+        add("--prefetch", help="jobs held beyond the free slots: auto, or a number up to --slots")
+        add("--poll", type=_number(float, 0.01), help="how often to look when nothing is heard")
+        add("--lease", type=_number(float, 0.5), help="how long a claim holds without a renewal")
+        add("--grace", type=_number(float, 0), help="what running jobs get when the worker stops")
+        add("--drain", action="store_true", help="exit when nothing due is left")
+        add("--max-jobs", type=_number(int, 1), help="replace a child after so many jobs")
+        add("--heartbeat-file", type=Path, help="touched while all is well, for liveness probes")
+        add("--reload", action="store_true", help="replace children when code changes")
+
+    def handle(self, *args: Any, **flags: Any) -> None:
+        """Run, and exit with 0 when stopped, 1 when unusable, 3 after a second signal."""
+        logs.prepare(flags["verbosity"])
+        backend = _backend(flags["backend"])
+        options = backend.relay_options
+        plan = _plan(backend, flags)
+        _await_database(plan)
+        started = time.monotonic()
+        grace = options.grace.total_seconds() if flags["grace"] is None else flags["grace"]
+        supervisor = Supervisor(
+            plan,
+            processes=flags["processes"],
+            grace=grace,
+            silence=max(options.silence.total_seconds(), 10 * plan.lease),
+            drain=flags["drain"],
+            heartbeat_file=flags["heartbeat_file"],
+        )
+        logger.info("%s", _greeting(plan, flags["processes"]))
+        notify = options.notify and not options.pooled
+
+        def make(it: Supervisor) -> tuple[Heartbeat, Maintenance, Listener | None]:
+            return _threads(it, plan, processes=flags["processes"], notify=notify)
+
+        code = supervisor.run(make)
+        counts = ", ".join(f"{n} {kind}" for kind, n in sorted(supervisor.outcomes.items()))
+        seconds = time.monotonic() - started
+        logger.info("stopped after %.1f s: %s", seconds, counts or "no job was run")
+        if code:
+            sys.stderr.flush()
+            os._exit(code)
+
+
+def _backend(alias: str) -> RelayBackend:
+    try:
+        backend = compat.task_backends[alias]
+    except compat.InvalidTaskBackend as error:
+        raise CommandError(f"--backend {alias}: {error}") from None
+    if not isinstance(backend, RelayBackend):
+        raise CommandError(
+            f"--backend {alias}: TASKS[{alias!r}] is no RelayBackend; set its BACKEND to "
+            "'django_relay.backend.RelayBackend' or name another alias."
+        )
+    return backend
+
+
+def _plan(backend: RelayBackend, flags: dict[str, Any]) -> Plan:
+    if not os.environ.get("DJANGO_SETTINGS_MODULE"):
+        raise CommandError("Set DJANGO_SETTINGS_MODULE: the children need it to find the settings.")
+    options = backend.relay_options
+    lease = flags["lease"] or options.lease.total_seconds()
+    slots = flags["slots"]
+    return Plan(
+        worker=f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}",
+        backend=backend.alias,
+        database=backend.database,
+        queues=_queues(backend, flags["queues"]),
+        slots=slots,
+        async_slots=flags["async_slots"] or slots,
+        prefetch=_prefetch(flags["prefetch"], options.prefetch),
+        lease=lease,
+        poll=flags["poll"] or options.poll.total_seconds(),
+        max_jobs=flags["max_jobs"],
+        reload=flags["reload"],
+        pooled=options.pooled,
+        patience=max(lease / 2, 1.0),
+        verbosity=flags["verbosity"],
+    )
+
+
+def _queues(backend: RelayBackend, given: str | None) -> list[str] | None:
+    known = sorted(backend.queues)
+    if given is None:
+        return known or None
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    unknown = [name for name in names if known and name not in known]
+    if unknown or not names:
+        raise CommandError(
+            f"--queues {given}: {', '.join(unknown) or 'no name'} is not among the backend's "
+            f"QUEUES ({', '.join(known) or 'any'})."
+        )
+    return names
+
+
+def _prefetch(given: str | None, default: int | str) -> int | None:
+    value = default if given is None else given
+    if value == "auto":
+        return None
+    try:
+        number = int(value)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise CommandError(f"--prefetch {value}: use auto, or a number from 0 up.")
+    return number
+
+
+def _await_database(plan: Plan) -> None:
+    """Wait until the database answers, telling so once; exit with 1 where it is not migrated."""
+    connection = Bookkeeping(
+        plan.database, pooled=plan.pooled, patience=plan.patience, name="start"
+    )
+    told = False
+    while True:
+        try:
+            wakeup.probe(connection, plan.queues)
+        except NOT_MIGRATED:
+            raise CommandError(
+                f"The tables of django_relay are not in database {plan.database!r}, or are not "
+                "those of this version: run manage.py migrate first."
+            ) from None
+        except psycopg.Error as error:
+            if not told:
+                logger.warning("waiting for the database: %s", logs.first_line(error))
+                told = True
+            time.sleep(0.5)
+        else:
+            connection.close()
+            return
+
+
+def _greeting(plan: Plan, processes: int) -> str:
+    settings = connections[plan.database].settings_dict
+    where = f"{settings['NAME']} on {settings['HOST'] or 'the local socket'}"
+    queues = "any queue" if plan.queues is None else f"queues {', '.join(plan.queues)}"
+    return (
+        f"relay_worker {plan.worker}: {queues}, {processes} x {plan.slots} slots, "
+        f"database {plan.database} ({where}), lease {plan.lease:g} s"
+    )
+
+
+def _threads(
+    supervisor: Supervisor, plan: Plan, *, processes: int, notify: bool
+) -> tuple[Heartbeat, Maintenance, Listener | None]:
+    def connect(role: str) -> Bookkeeping:
+        return Bookkeeping(
+            plan.database, pooled=plan.pooled, patience=plan.patience, name=f"{role} {plan.worker}"
+        )
+
+    identity = Identity(
+        worker=plan.worker,
+        queues=plan.queues,
+        processes=processes,
+        slots=processes * plan.slots,
+        version=__version__,
+    )
+    heartbeat = Heartbeat(connect("heartbeat"), supervisor.reports, supervisor.tell, lease=plan.lease)
+    maintenance = Maintenance(
+        connect("maintenance"),
+        identity,
+        poll=plan.poll,
+        notify=notify,
+        wake=supervisor.wake,
+        hungry=supervisor.hungry,
+        looked=supervisor.looked,
+    )
+    listener = Listener(connect("listener"), plan.queues, supervisor.wake) if notify else None
+    return heartbeat, maintenance, listener

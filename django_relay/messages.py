@@ -1,0 +1,99 @@
+"""What supervisor and child say to each other: one JSON object a line over a socket pair.
+
+A message has a ``kind``. Child to supervisor: ``ready``; ``begun`` (a handler starts: job, token,
+start on the monotonic clock, budget); ``ended`` (tokens it no longer holds); ``alive`` (each second,
+and whether it is idle); ``more`` (a claim came back full: wake a sibling); ``spent`` (it has run its
+share and finishes). Supervisor to child: ``plan``; ``wake``; ``beat`` (what was reported was renewed
+by a request sent at this boot time); ``lost`` and ``stop`` (tokens); ``finish`` (grace in seconds).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a child is told when it starts. Durations are in seconds; ``queues`` None means any."""
+
+    worker: str
+    backend: str
+    database: str
+    queues: list[str] | None
+    slots: int
+    async_slots: int
+    prefetch: int | None
+    lease: float
+    poll: float
+    max_jobs: int | None
+    reload: bool
+    pooled: bool
+    patience: float
+    verbosity: int
+
+
+class Channel:
+    """One end of the socket pair. Sending is thread-safe; one thread receives."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lock = threading.Lock()
+        self._incoming = b""
+        self._outgoing = b""
+
+    def fileno(self) -> int:
+        """Return the file descriptor, for a selector."""
+        return self._sock.fileno()
+
+    def send(self, **message: Any) -> None:
+        """Send and wait until the other side's buffer has it. Raises OSError when it has gone."""
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            self._sock.sendall(line)
+
+    def post(self, **message: Any) -> None:
+        """Send without waiting, whatever the other side does; what does not fit goes later."""
+        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            self._outgoing += line
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what an earlier ``post`` could not."""
+        with self._lock, contextlib.suppress(BlockingIOError, OSError):
+            while self._outgoing:
+                sent = self._sock.send(self._outgoing, socket.MSG_DONTWAIT)
+                self._outgoing = self._outgoing[sent:]
+
+    @property
+    def clogged(self) -> bool:
+        """Whether the other side has stopped reading."""
+        return len(self._outgoing) > 65536
+
+    def receive(self, *, wait: bool) -> list[Message] | None:
+        """Return the messages that have arrived, or None when the other side has closed.
+
+        With ``wait`` it blocks for the first bytes (or the socket's own time-out).
+        """
+        try:
+            data = self._sock.recv(1 << 16, 0 if wait else socket.MSG_DONTWAIT)
+        except (BlockingIOError, TimeoutError):
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        *lines, self._incoming = (self._incoming + data).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def close(self) -> None:
+        """Close this end."""
+        with contextlib.suppress(OSError):
+            self._sock.close()

@@ -1,0 +1,161 @@
+"""The slots of a child: threads for sync tasks, one event loop for async ones.
+
+A slot takes a job in hand, reports it to the supervisor before the handler starts, runs it and
+presents its outcome. After a success it may begin its next job while that one ending is under way;
+after a failure it waits, so that receivers of ``task_finished`` still see the exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import os
+import threading
+from inspect import iscoroutinefunction
+from typing import Any
+
+from asgiref.sync import sync_to_async
+
+from . import compat, execution, outcomes, results, storable
+from .execution import Attempt
+from .hands import Hand, Hands
+from .messages import Channel, Plan
+from .outcomes import Outcome, Verb
+from .states import FINAL
+
+logger = logging.getLogger("django_relay.worker")
+
+
+class Slots:
+    """Runs the jobs of ``hands`` until the process ends."""
+
+    def __init__(self, plan: Plan, hands: Hands, channel: Channel) -> None:
+        self._plan = plan
+        self._hands = hands
+        self._channel = channel
+        self._backend: Any = compat.task_backends[plan.backend]
+        self._pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Start the threads. They are daemons: a handler that never ends cannot hold the process."""
+        for number in range(1, self._plan.slots + 1):
+            threading.Thread(target=self._slot, name=f"relay-slot-{number}", daemon=True).start()
+        threading.Thread(target=self._loop.run_forever, name="relay-async", daemon=True).start()
+
+    def dispatch(self) -> None:
+        """Begin the async jobs that wait. From any thread."""
+        self._loop.call_soon_threadsafe(self._dispatch)
+
+    # Sync ----------------------------------------------------------------------------------------
+
+    def _slot(self) -> None:
+        previous: Hand | None = None
+        while True:
+            with self._hands.changed:
+                while (hand := self._hands.next(asynchronous=False)) is None:
+                    if previous is not None and previous.settled.done():
+                        break
+                    self._hands.changed.wait()
+            ran = False
+            try:
+                ran = hand is not None and self._run(hand)
+                if previous is not None:
+                    self._tell(previous)
+            except BaseException as error:
+                self._survive(hand, error)
+            previous = hand if ran else None
+
+    def _survive(self, hand: Hand | None, error: BaseException) -> None:
+        """Keep the slot whatever happens around a handler, and the job from hanging in it."""
+        logger.critical("a slot failed; it goes on", exc_info=error)
+        if hand is not None:
+            self._hands.present(hand, outcomes.raised(storable.error(error), delay=5.0))
+
+    def _run(self, hand: Hand) -> bool:
+        """Run one job here; return False if it went to the loop instead."""
+        self._report(hand)
+        try:
+            asynchronous = iscoroutinefunction(execution.find(hand.job.task).func)
+        except BaseException:  # the attempt itself will say what is wrong with the path
+            asynchronous = False
+        if asynchronous:
+            # The first job of an async task: only its import could tell.
+            self._loop.call_soon_threadsafe(self._spawn, hand)
+            return False
+        execution.execute(self._attempt(hand), lambda outcome: self._conclude(hand, outcome))
+        return True
+
+    # Async ---------------------------------------------------------------------------------------
+
+    def _dispatch(self) -> None:
+        while True:
+            with self._hands.changed:
+                hand = self._hands.next(asynchronous=True)
+            if hand is None:
+                return
+            self._report(hand)
+            self._spawn(hand)
+
+    def _spawn(self, hand: Hand) -> None:
+        task = self._loop.create_task(self._run_async(hand), context=contextvars.Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _run_async(self, hand: Hand) -> None:
+        try:
+            await execution.execute_async(
+                self._attempt(hand), lambda outcome: self._conclude(hand, outcome)
+            )
+            self._dispatch()
+            await asyncio.wrap_future(hand.settled)
+            await sync_to_async(self._tell)(hand)
+        except BaseException as error:
+            self._survive(hand, error)
+
+    # Both ----------------------------------------------------------------------------------------
+
+    def _attempt(self, hand: Hand) -> Attempt:
+        return Attempt(
+            job=hand.job,
+            backend=self._backend,
+            worker=self._plan.worker,
+            control=hand.control,
+            past=hand.past,
+            pid=self._pid,
+        )
+
+    def _report(self, hand: Hand) -> None:
+        """Tell the supervisor before the handler starts: from here on it renews the lease."""
+        job = hand.job
+        self._channel.send(
+            kind="begun", job=job.job_id, token=job.token, began=hand.began, budget=None
+        )
+        logger.info(
+            "job %s %s started (claim %s)",
+            job.job_id,
+            job.task,
+            job.claim,
+            extra={"job_id": job.job_id, "task": job.task, "claim": job.claim},
+        )
+
+    def _conclude(self, hand: Hand, outcome: Outcome) -> None:
+        self._hands.present(hand, outcome)
+        if outcome.verb is not Verb.SUCCEED:
+            self._tell(hand)
+
+    def _tell(self, hand: Hand) -> None:
+        """Wait for the answer, and if the job is finished send ``task_finished``, once."""
+        settled = hand.settled.result()
+        if hand.told or not settled.accepted or settled.state not in FINAL:
+            return
+        hand.told = True
+        job, outcome = hand.job, hand.outcome
+        assert outcome is not None
+        task = execution.known(job.task) or results.stand_in(job.task, "it could not be found")
+        ended = results.finished(
+            self._plan.backend, task, job, hand.past, self._plan.worker, outcome, settled
+        )
+        compat.announce(compat.task_finished, type(self._backend), task_result=ended)

@@ -1,0 +1,263 @@
+"""The parent process: starts children, hears what they run, sees them die, passes on signals.
+
+It never runs a user's task. Its main thread touches no database, so it always hears a signal, a
+child's report and a death; heartbeat, maintenance and listener have threads and sessions of their
+own. Death is what ``waitpid`` says, never a closed pipe, which a handler's own child may hold open.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from .heartbeat import Heartbeat, Report, Reports
+from .maintenance import Dead, Maintenance
+from .messages import Message, Plan
+from .nursery import Nursling, reap, spawn
+from .wakeup import Listener, Outlook
+
+logger = logging.getLogger("django_relay.worker")
+
+#: Exit codes: stopped as asked; a second signal.
+STOPPED, FORCED = 0, 3
+#: A second signal counts when it comes this long after the first, in seconds.
+SECOND = 1.0
+#: How long past its grace a child may take before it is killed, in seconds.
+OVERTIME = 5.0
+
+
+class Supervisor:
+    """One ``relay_worker``. ``run`` returns the exit code."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        processes: int,
+        grace: float,
+        silence: float,
+        drain: bool,
+        heartbeat_file: Path | None,
+    ) -> None:
+        self._plan = plan
+        self._processes = processes
+        self._grace = grace
+        self._silence = silence
+        self._drain = drain
+        self._heartbeat_file = heartbeat_file
+        self._children: dict[str, Nursling] = {}
+        self._number = 0
+        self._not_before = 0.0
+        self.reports = Reports()
+        self.outcomes: Counter[str] = Counter()
+        self._signals: list[float] = []
+        self._stop_at: float | None = None
+        self._ticked = time.monotonic()
+        self._selector = selectors.DefaultSelector()
+        self._wakeup, self._poke = os.pipe()
+
+    # What the threads call -----------------------------------------------------------------------
+
+    def tell(self, child: str | None, message: Message) -> None:
+        """Say something to one child, or to all. Never waits for them."""
+        for name, nursling in list(self._children.items()):
+            if child in (None, name):
+                nursling.say(message)
+
+    def wake(self) -> None:
+        """Have the child with the most free slots look for jobs; it wakes the next by itself."""
+        awake = [c for c in list(self._children.values()) if c.usable]
+        if awake:
+            min(awake, key=lambda c: self.reports.count(c.name)).say({"kind": "wake"})
+
+    def hungry(self) -> bool:
+        """Whether a slot is free somewhere."""
+        slots = self._plan.slots
+        return self._stop_at is None and any(
+            c.usable and self.reports.count(c.name) < slots for c in list(self._children.values())
+        )
+
+    def looked(self, outlook: Outlook) -> None:
+        """A pass over the database went well: say so outside; when draining, see if it is over."""
+        if self._heartbeat_file is not None and time.monotonic() - self._ticked < 5.0:
+            self._heartbeat_file.touch()
+        if self._drain and not outlook.ready and (outlook.next_due is None or outlook.next_due > 0):
+            children = list(self._children.values())
+            if children and all(c.ready and c.idle for c in children):
+                os.write(self._poke, b"d")
+
+    # ---------------------------------------------------------------------------------------------
+
+    def run(self, make: Callable[[Supervisor], tuple[Heartbeat, Maintenance, Listener | None]]) -> int:
+        """Work until told to stop. ``make`` makes the threads that talk to the database."""
+        self._heartbeat, self._maintenance, self._listener = make(self)
+        os.set_blocking(self._wakeup, False)
+        os.set_blocking(self._poke, False)
+        self._selector.register(self._wakeup, selectors.EVENT_READ, None)
+        before = self._take_signals()
+        threads = [t for t in (self._heartbeat, self._maintenance, self._listener) if t]
+        for thread in threads:
+            thread.start()
+        try:
+            while not self._over():
+                self._tick()
+            return STOPPED if len(self._signals) < 2 else FORCED
+        finally:
+            for child in self._children.values():
+                child.kill()
+            for thread in threads:
+                thread.stop()
+            self._maintenance.join(timeout=OVERTIME if len(self._signals) < 2 else 0.5)
+            self._give_signals_back(before)
+
+    def _over(self) -> bool:
+        return len(self._signals) > 1 or (self._stop_at is not None and not self._children)
+
+    def _tick(self) -> None:
+        for key, _ in self._selector.select(timeout=0.1):
+            if key.data is None:
+                self._woken(os.read(self._wakeup, 4096))
+            else:
+                self._hear(key.data)
+        self._ticked = time.monotonic()
+        for child in self._children.values():
+            child.channel.flush()
+        self._reap()
+        self._see_to_children()
+
+    def _woken(self, octets: bytes) -> None:
+        if b"d" in octets and self._stop_at is None:
+            self._stop()
+
+    # Signals only set a flag ---------------------------------------------------------------------
+
+    def _take_signals(self) -> dict[int, Any]:
+        def note(number: int, frame: Any) -> None:
+            now = time.monotonic()
+            if not self._signals or now - self._signals[-1] >= SECOND:
+                self._signals.append(now)
+
+        try:
+            before = {n: signal.signal(n, note) for n in (signal.SIGTERM, signal.SIGINT)}
+            before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
+            signal.set_wakeup_fd(self._poke, warn_on_full_buffer=False)
+        except ValueError:  # not the main thread: whoever runs us there stops us otherwise
+            return {}
+        return before
+
+    def _give_signals_back(self, before: dict[int, Any]) -> None:
+        if before:
+            signal.set_wakeup_fd(-1)
+        for number, previous in before.items():
+            signal.signal(number, previous)
+
+    # Children ------------------------------------------------------------------------------------
+
+    def _see_to_children(self) -> None:
+        now = time.monotonic()
+        if self._signals and self._stop_at is None:
+            self._stop()
+        if self._stop_at is not None:
+            if now > self._stop_at + OVERTIME:
+                for child in self._children.values():
+                    child.kill()
+            return
+        for child in self._children.values():
+            if child.silent_for(now) > self._silence:
+                logger.error("child %s has been silent for too long; it is killed", child.name)
+                child.kill()
+        wanted = self._processes - sum(not c.leaving for c in self._children.values())
+        if wanted > 0 and now >= self._not_before:
+            for _ in range(wanted):
+                self._spawn()
+
+    def _spawn(self) -> None:
+        self._number += 1
+        child = spawn(replace(self._plan, worker=f"{self._plan.worker}/{self._number}"))
+        self._children = {**self._children, child.name: child}
+        self._selector.register(child.channel, selectors.EVENT_READ, child)
+
+    def _stop(self) -> None:
+        """Take nothing more; what runs has its grace, with renewals going on."""
+        self._stop_at = time.monotonic() + self._grace
+        running = sum(self.reports.count(name) for name in self._children)
+        logger.info("stopping: %d running, %g s of grace", running, self._grace)
+        self.tell(None, {"kind": "finish", "grace": self._grace})
+
+    def _hear(self, child: Nursling) -> None:
+        messages = child.channel.receive(wait=False)
+        if messages is None:
+            # Closed: a handler may have done that. Whether it lives, waitpid will tell.
+            self._selector.unregister(child.channel)
+            child.closed = True
+            return
+        for message in messages:
+            self._obey(child, message)
+
+    def _obey(self, child: Nursling, message: Message) -> None:
+        child.heard = time.monotonic()
+        kind = message["kind"]
+        if kind == "begun":
+            child.idle = False
+            self.reports.add(
+                Report(
+                    child.name, message["job"], message["token"], message["began"], message["budget"]
+                )
+            )
+        elif kind == "ended":
+            self.reports.remove(message["tokens"])
+            self.outcomes.update(message["kinds"])
+            self._maintenance_may_sleep()
+        elif kind == "alive":
+            child.idle = message["idle"]
+            if self._drain and child.idle:
+                self._maintenance.poke()
+        elif kind == "more":
+            self.wake()
+        elif kind == "ready":
+            child.ready = True
+        elif kind in ("spent", "reload"):
+            child.leaving = True
+            if kind == "reload":
+                child.say({"kind": "finish", "grace": self._grace})
+
+    def _maintenance_may_sleep(self) -> None:
+        """A slot is free again: if enqueues were told not to notify, they should from now on."""
+        if self._maintenance.saturated:
+            self._maintenance.poke()
+
+    def _reap(self) -> None:
+        for name, change in reap(self._children):
+            child = self._children[name]
+            if change in ("stopped", "continued"):
+                child.stopped = change == "stopped"
+                child.heard = time.monotonic()
+                self.reports.freeze(name, frozen=child.stopped)
+                logger.warning("child %s was %s", name, change)
+            else:
+                self._bury(child, change)
+
+    def _bury(self, child: Nursling, how: str) -> None:
+        if not child.closed:
+            # What it said last may still be under way in the pipe.
+            while messages := child.channel.receive(wait=False):
+                for message in messages:
+                    self._obey(child, message)
+            self._selector.unregister(child.channel)
+        child.channel.close()
+        self._children = {n: c for n, c in self._children.items() if n != child.name}
+        reports = self.reports.bury(child.name)
+        asked = self._stop_at is not None or child.leaving
+        if not asked or reports:
+            logger.error("child %s %s with %d running", child.name, how, len(reports))
+        if not child.ready:
+            self._not_before = time.monotonic() + 1.0
+        self._maintenance.bury(Dead(child.name, reports, interrupted=child.killed and asked))

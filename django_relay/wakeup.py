@@ -1,0 +1,122 @@
+"""When to look: one cheap probe a poll, and LISTEN in between.
+
+The probe is the guarantee; a notification only brings it forward. A listener that cannot listen, or
+has lost its session, costs no more than the poll interval.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from .connection import Bookkeeping
+from .transitions import CHANNEL, Session
+
+logger = logging.getLogger("django_relay.worker")
+
+#: How long a flood of notifications is gathered into one, in seconds.
+COALESCE = 0.01
+
+# Locks nothing: what there is to do, in one round trip. Each part is one index look-up, but for the
+# leases, which are as few as the jobs that run. Times at the calendar's edges are cut to a day.
+PROBE = """
+SELECT
+  EXISTS (
+    SELECT 1 FROM django_relay_job
+    WHERE state = 'ready' AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
+  ),
+  (
+    SELECT EXTRACT(EPOCH FROM
+      LEAST(min(run_after), statement_timestamp() + interval '1 day') - clock_timestamp()
+    )::float8
+    FROM django_relay_job WHERE state = 'scheduled'
+  ),
+  (
+    SELECT EXTRACT(EPOCH FROM min(expires_at) - clock_timestamp())::float8
+    FROM django_relay_lease
+  ),
+  EXISTS (
+    SELECT 1 FROM django_relay_job
+    WHERE start_before IS NOT NULL AND state IN ('blocked', 'scheduled', 'ready')
+      AND start_before <= statement_timestamp()
+  )
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a probe found: something ready, and seconds to the next due time and lease end."""
+
+    ready: bool
+    next_due: float | None
+    next_end: float | None
+    expiring: bool
+
+
+def probe(connection: Session, queues: Sequence[str] | None) -> Outlook:
+    """Look whether ``queues`` (None: any) have something ready, and what is due next."""
+    with connection.cursor() as cursor:
+        cursor.execute(PROBE, {"queues": None if queues is None else list(queues)})
+        return Outlook(*cursor.fetchone())
+
+
+class Listener(threading.Thread):
+    """Listens for notifications of its queues and calls ``wake``; comes back by itself."""
+
+    def __init__(
+        self, connection: Bookkeeping, queues: Sequence[str] | None, wake: Callable[[], None]
+    ) -> None:
+        super().__init__(name="relay-listener", daemon=True)
+        self._connection = connection
+        self._queues = None if queues is None else frozenset(queues)
+        self._wake = wake
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Stop listening, within a few seconds and without being waited for."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        """Listen until stopped; after each break look once, since notifications may be lost."""
+        pause, told = 0.2, False
+        while not self._stopped.is_set():
+            try:
+                session = self._connection.session()
+                session.execute(f"LISTEN {CHANNEL}")
+                self._wake()
+                pause, told = 0.2, False
+                while not self._stopped.is_set():
+                    self._hear(session)
+            except (psycopg.Error, OSError) as error:
+                self._connection.close()
+                if not told:
+                    logger.info("not listening (%s); polling goes on", type(error).__name__)
+                    told = True
+                self._stopped.wait(pause)
+                pause = min(pause * 2, 10.0)
+        with contextlib.suppress(psycopg.Error):
+            self._connection.close()
+
+    def _hear(self, session: psycopg.Connection[Any]) -> None:
+        """Wake at the first notification at once, and for a flood of them at most each 10 ms."""
+        heard = self._ours(session.notifies(timeout=5.0, stop_after=1))
+        if heard is None:
+            # Five silent seconds: make sure that the session is still there.
+            with self._connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+        while heard:
+            self._wake()
+            self._stopped.wait(COALESCE)
+            heard = self._ours(session.notifies(timeout=0))
+
+    def _ours(self, notifications: Iterable[psycopg.Notify]) -> bool | None:
+        payloads = [each.payload for each in notifications]
+        if not payloads:
+            return None
+        return self._queues is None or not self._queues.isdisjoint(payloads)
