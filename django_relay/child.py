@@ -25,6 +25,7 @@ from .connection import Bookkeeping
 from .context import boot_time
 from .hands import Hand, Hands
 from .messages import Channel, Plan
+from .reloading import Code
 from .slots import Slots
 
 logger = logging.getLogger("django_relay.worker")
@@ -113,26 +114,34 @@ class Bookkeeper:
 class Ear(threading.Thread):
     """Listens to the supervisor, and says each second that this process is alive."""
 
-    def __init__(self, channel: Channel, hands: Hands, bookkeeper: Bookkeeper) -> None:
+    def __init__(self, plan: Plan, channel: Channel, hands: Hands, bookkeeper: Bookkeeper) -> None:
         super().__init__(name="relay-ear", daemon=True)
+        self._code = Code() if plan.reload else None
+        self._said_at, self._said_idle = -1.0, False
         self._channel = channel
         self._hands = hands
         self._bookkeeper = bookkeeper
 
     def run(self) -> None:
         """Obey until the supervisor's end closes, then end this process without settling."""
-        said = (-1.0, False)
-        while True:
-            messages = self._channel.receive(wait=True)
-            if messages is None:
-                os._exit(0)
-            for message in messages:
-                self._obey(message)
-            now, idle = time.monotonic(), self._hands.idle
-            if now - said[0] >= 1.0 or idle != said[1]:
-                self._channel.send(kind="alive", idle=idle)
-                said = (now, idle)
-            self._bookkeeper.connection.unstick()
+        try:
+            while (messages := self._channel.receive(wait=True)) is not None:
+                for message in messages:
+                    self._obey(message)
+                self._say_alive()
+                self._bookkeeper.connection.unstick()
+        finally:
+            os._exit(0)
+
+    def _say_alive(self) -> None:
+        now, idle = time.monotonic(), self._hands.idle
+        if now - self._said_at < 1.0 and idle == self._said_idle:
+            return
+        self._channel.send(kind="alive", idle=idle)
+        self._said_at, self._said_idle = now, idle
+        if self._code is not None and self._code.changed():
+            logger.info("code has changed: this child is replaced")
+            self._channel.send(kind="reload")
 
     def _obey(self, message: dict[str, Any]) -> None:
         kind = message["kind"]
@@ -163,7 +172,7 @@ def main(descriptor: int) -> None:
     slots = Slots(plan, hands, channel)
     bookkeeper = Bookkeeper(plan, hands, slots, channel)
     sock.settimeout(0.2)
-    Ear(channel, hands, bookkeeper).start()
+    Ear(plan, channel, hands, bookkeeper).start()
     slots.start()
     channel.send(kind="ready")
     try:

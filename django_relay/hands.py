@@ -44,7 +44,8 @@ class Hand:
     @property
     def ending(self) -> Ending:
         """The outcome, presented under this lease."""
-        assert self.outcome is not None
+        if self.outcome is None:
+            raise RuntimeError(f"job {self.job.job_id} has no outcome yet")
         ran = None if self.began is None else time.monotonic() - self.began
         return Ending(self.job.job_id, self.job.token, self.outcome, ran)
 
@@ -76,7 +77,7 @@ class Hands:
             self.changed.notify_all()
 
     def beat(self, sent: float | None) -> None:
-        """The supervisor lives; what had begun was renewed by a request sent at boot time ``sent``."""
+        """The supervisor lives; what had begun was renewed by a request of boot time ``sent``."""
         with self.changed:
             self._supervised = time.monotonic()
             for hand in self._running.values():
@@ -236,7 +237,7 @@ class Hands:
         self.changed.notify_all()
 
     def _may_begin(self, hand: Hand) -> bool:
-        """Not under a lease that our own clock says may be over, nor when its supervisor is gone."""
+        """Whether a job may still begin: not under a lease that our own clock says is nearly over."""
         return self._finish_by is None and boot_time() < hand.control.expires - self._plan.lease / 3
 
     def _to_give_back(self) -> list[Hand]:

@@ -76,6 +76,6 @@ def end_if_forked(pid: int) -> None:
     """
     if os.getpid() != pid:
         gc.disable()
-        sys.stderr.write("django_relay: a process forked by a task returned from it; it ends here\n")
+        sys.stderr.write("django_relay: a process that a task forked has returned; it ends here\n")
         sys.stderr.flush()
         os._exit(70)

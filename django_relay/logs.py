@@ -1,7 +1,7 @@
 """One calm line per transition, and the handler for projects that configured none.
 
-Arguments, results and error messages never get here: they may be secrets. ``extra`` carries the same
-as keys: job_id, task, claim, state, worker.
+Arguments, results and error messages never get here: they may be secrets. ``extra`` carries the
+same as keys: job_id, task, claim, state, worker.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def settled(job: Claimed, ending: Ending, answer: Settled) -> None:
         "state": answer.state,
         "refused": answer.reason,
     }
-    logger.log(level, "job %s %s %s", job.job_id, job.task, _words(job, ending, answer), extra=extra)
+    logger.log(
+        level, "job %s %s %s", job.job_id, job.task, _words(job, ending, answer), extra=extra
+    )
 
 
 def _words(job: Claimed, ending: Ending, answer: Settled) -> str:

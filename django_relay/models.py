@@ -8,6 +8,7 @@ statement it serves. Times are the database's own.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from django.db import models
@@ -47,6 +48,17 @@ def _counter(name: str) -> models.CheckConstraint:
         condition=Q(**{f"{name}__gte": 0, f"{name}__lte": COUNTER_LIMIT}),
         name=f"relay_job_{name}",
     )
+
+
+_YEARS = (datetime(1900, 1, 1, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC))
+
+
+def _dates(name: str, *fields: str) -> models.CheckConstraint:
+    """Keep times inside Python's calendar, so that one row cannot keep a batch from being read."""
+    inside = Q()
+    for each in fields:
+        inside &= Q(**{f"{each}__isnull": True}) | Q(**{f"{each}__range": _YEARS})
+    return models.CheckConstraint(condition=inside, name=name)
 
 
 class Job(models.Model):
@@ -129,6 +141,15 @@ class Job(models.Model):
                 | Q(max_attempts__gte=1, max_attempts__lte=COUNTER_LIMIT),
                 name="relay_job_max_attempts",
             ),
+            _dates(
+                "relay_job_dates",
+                "run_after",
+                "start_before",
+                "enqueued_at",
+                "started_at",
+                "last_attempted_at",
+                "finished_at",
+            ),
             _counter("claims"),
             _counter("failures"),
             _counter("losses"),
@@ -172,6 +193,7 @@ class Lease(models.Model):
                 name="relay_lease_limit_slot",
                 condition=Q(limit_key__isnull=False),
             ),
+            _dates("relay_lease_dates", "acquired_at", "begun_at", "expires_at", "deadline"),
         )
 
     def __str__(self) -> str:

@@ -40,7 +40,7 @@ class Slots:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Start the threads. They are daemons: a handler that never ends cannot hold the process."""
+        """Start the threads: daemons, so that a handler without end cannot hold the process."""
         for number in range(1, self._plan.slots + 1):
             threading.Thread(target=self._slot, name=f"relay-slot-{number}", daemon=True).start()
         threading.Thread(target=self._loop.run_forever, name="relay-async", daemon=True).start()
@@ -149,11 +149,10 @@ class Slots:
     def _tell(self, hand: Hand) -> None:
         """Wait for the answer, and if the job is finished send ``task_finished``, once."""
         settled = hand.settled.result()
-        if hand.told or not settled.accepted or settled.state not in FINAL:
+        job, outcome = hand.job, hand.outcome
+        if hand.told or outcome is None or settled.state not in FINAL:
             return
         hand.told = True
-        job, outcome = hand.job, hand.outcome
-        assert outcome is not None
         task = execution.known(job.task) or results.stand_in(job.task, "it could not be found")
         ended = results.finished(
             self._plan.backend, task, job, hand.past, self._plan.worker, outcome, settled

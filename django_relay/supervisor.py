@@ -13,13 +13,14 @@ import selectors
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from . import __version__
+from .connection import Bookkeeping
 from .heartbeat import Heartbeat, Report, Reports
-from .maintenance import Dead, Maintenance
+from .maintenance import Dead, Identity, Maintenance
 from .messages import Message, Plan
 from .nursery import Nursling, reap, spawn
 from .wakeup import Listener, Outlook
@@ -44,8 +45,8 @@ class Supervisor:
         processes: int,
         grace: float,
         silence: float,
-        drain: bool,
-        heartbeat_file: Path | None,
+        drain: bool = False,
+        heartbeat_file: Path | None = None,
     ) -> None:
         self._plan = plan
         self._processes = processes
@@ -63,6 +64,39 @@ class Supervisor:
         self._ticked = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._wakeup, self._poke = os.pipe()
+        self._heartbeat = Heartbeat(
+            self._session("heartbeat"), self.reports, self.tell, lease=plan.lease
+        )
+        self._maintenance = Maintenance(
+            self._session("maintenance"),
+            self._identity(),
+            poll=plan.poll,
+            notify=plan.notify,
+            wake=self.wake,
+            hungry=self.hungry,
+            looked=self.looked,
+        )
+        self._listener = (
+            Listener(self._session("listener"), plan.queues, self.wake) if plan.notify else None
+        )
+
+    def _session(self, role: str) -> Bookkeeping:
+        plan = self._plan
+        return Bookkeeping(
+            plan.database,
+            pooled=plan.pooled,
+            patience=plan.patience,
+            name=f"{role} {plan.worker}",
+        )
+
+    def _identity(self) -> Identity:
+        return Identity(
+            worker=self._plan.worker,
+            queues=self._plan.queues,
+            processes=self._processes,
+            slots=self._processes * self._plan.slots,
+            version=__version__,
+        )
 
     # What the threads call -----------------------------------------------------------------------
 
@@ -96,9 +130,8 @@ class Supervisor:
 
     # ---------------------------------------------------------------------------------------------
 
-    def run(self, make: Callable[[Supervisor], tuple[Heartbeat, Maintenance, Listener | None]]) -> int:
-        """Work until told to stop. ``make`` makes the threads that talk to the database."""
-        self._heartbeat, self._maintenance, self._listener = make(self)
+    def run(self) -> int:
+        """Work until told to stop; return STOPPED or FORCED."""
         os.set_blocking(self._wakeup, False)
         os.set_blocking(self._poke, False)
         self._selector.register(self._wakeup, selectors.EVENT_READ, None)
@@ -146,7 +179,9 @@ class Supervisor:
                 self._signals.append(now)
 
         try:
-            before = {n: signal.signal(n, note) for n in (signal.SIGTERM, signal.SIGINT)}
+            before: dict[int, Any] = {
+                number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)
+            }
             before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
             signal.set_wakeup_fd(self._poke, warn_on_full_buffer=False)
         except ValueError:  # not the main thread: whoever runs us there stops us otherwise
@@ -207,11 +242,8 @@ class Supervisor:
         kind = message["kind"]
         if kind == "begun":
             child.idle = False
-            self.reports.add(
-                Report(
-                    child.name, message["job"], message["token"], message["began"], message["budget"]
-                )
-            )
+            what = (message[key] for key in ("job", "token", "began", "budget"))
+            self.reports.add(Report(child.name, *what))
         elif kind == "ended":
             self.reports.remove(message["tokens"])
             self.outcomes.update(message["kinds"])

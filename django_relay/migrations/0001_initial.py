@@ -1,5 +1,7 @@
 """The first tables, their constraints and how PostgreSQL keeps them."""
 
+import datetime
+
 import django.db.models.deletion
 from django.db import migrations, models
 
@@ -239,6 +241,80 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="job",
             constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("run_after__isnull", True),
+                        (
+                            "run_after__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                    models.Q(
+                        ("start_before__isnull", True),
+                        (
+                            "start_before__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                    models.Q(
+                        ("enqueued_at__isnull", True),
+                        (
+                            "enqueued_at__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                    models.Q(
+                        ("started_at__isnull", True),
+                        (
+                            "started_at__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                    models.Q(
+                        ("last_attempted_at__isnull", True),
+                        (
+                            "last_attempted_at__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                    models.Q(
+                        ("finished_at__isnull", True),
+                        (
+                            "finished_at__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                ),
+                name="relay_job_dates",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="job",
+            constraint=models.CheckConstraint(
                 condition=models.Q(("claims__gte", 0), ("claims__lte", 1000000000)),
                 name="relay_job_claims",
             ),
@@ -281,6 +357,58 @@ class Migration(migrations.Migration):
                 condition=models.Q(("limit_key__isnull", False)),
                 fields=("limit_key", "limit_slot"),
                 name="relay_lease_limit_slot",
+            ),
+        ),
+        migrations.AddConstraint(
+            model_name="lease",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(
+                        ("acquired_at__isnull", True),
+                        (
+                            "acquired_at__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                    models.Q(
+                        ("begun_at__isnull", True),
+                        (
+                            "begun_at__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                    models.Q(
+                        ("expires_at__isnull", True),
+                        (
+                            "expires_at__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                    models.Q(
+                        ("deadline__isnull", True),
+                        (
+                            "deadline__range",
+                            (
+                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
+                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
+                            ),
+                        ),
+                        _connector="OR",
+                    ),
+                ),
+                name="relay_lease_dates",
             ),
         ),
         migrations.AddIndex(

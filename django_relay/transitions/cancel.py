@@ -115,7 +115,7 @@ def cancel(
     running, became = (FORCE, Cancelled.CANCELLED) if force else (ASK, Cancelled.ASKED)
     for attempt in range(_TRIES):
         for statement, word in ((WAITING, Cancelled.CANCELLED), (running, became)):
-            outcome |= dict.fromkeys(_run(connection, statement, {"ids": left} | values), word)
+            outcome |= dict.fromkeys(_run(connection, statement, {"ids": left, **values}), word)
             left = [job_id for job_id in left if job_id not in outcome]
         outcome |= _finished_or_missing(connection, left)
         left = [job_id for job_id in left if job_id not in outcome]

@@ -99,7 +99,7 @@ def reschedule(
 ) -> list[int]:
     """Give waiting jobs another time; ``timedelta(0)`` from the database's now is "run now"."""
     delayed = isinstance(run_after, timedelta)
-    values = {
+    values: dict[str, object] = {
         "ids": list(ids),
         "actor": actor[:150],
         "run_in": run_after if delayed else None,
@@ -117,7 +117,8 @@ def move(
     priority: int | None = None,
 ) -> list[int]:
     """Give waiting jobs another queue or priority; return the ids of those that were waiting."""
-    values = {"ids": list(ids), "actor": actor[:150], "queue": queue, "priority": priority}
+    values: dict[str, object] = {"ids": list(ids), "actor": actor[:150]}
+    values |= {"queue": queue, "priority": priority}
     return _write(connection, MOVE, values)
 
 

@@ -171,7 +171,7 @@ def rescue_child(connection: Session, worker: str, *, begun: Collection[str]) ->
     ``worker`` is unique per boot and child. Call again until it returns nothing twice: the child's
     last statement may still be under way on the server.
     """
-    why = {"why": "its process died", "worker": worker, "begun": list(begun)}
+    why: dict[str, object] = {"why": "its process died", "worker": worker, "begun": list(begun)}
     return _rescue(connection, OF_CHILD, why)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import psycopg
-from django.db import DataError, OperationalError
+from django.db import DatabaseError, DataError
 
 from django_relay import outcomes
 from django_relay.outcomes import Ending
@@ -24,9 +24,10 @@ from .session import Session
 class Settled:
     """What became of one ending.
 
-    Accepted: ``state``, and ``kind`` and ``at`` of its event, are set. Refused: ``reason`` is ``expired``,
-    ``superseded``, ``cancelled`` or, where the job itself has gone, ``gone``; ``late_ms`` tells how
-    long after the lease's end it came, where that is known.
+    Accepted: ``state``, and ``kind`` and ``at`` of its event, are set. Refused: ``reason`` is
+    ``expired``, ``superseded``, ``cancelled``, ``gone`` where the job itself has, or ``unstorable``
+    where no word of it can be stored (its lease will run out); ``late_ms`` tells how long after the
+    lease's end it came, where that is known.
     """
 
     accepted: bool
@@ -172,8 +173,6 @@ WITH late AS MATERIALIZED (
 SELECT token::text, data->>'reason', (data->>'late_ms')::float8 FROM event
 """
 
-_ABOUT_VALUES = (DataError, psycopg.DataError, UnicodeError)
-
 _INTERRUPTED = (
     '{"class": "django_relay.exceptions.WorkerLost", "message": "The worker was stopped while this '
     'job ran, and the job may not be started again.", "traceback": ""}'
@@ -188,22 +187,35 @@ def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]
     """
     try:
         return _settle(connection, endings)
-    except (*_ABOUT_VALUES, OperationalError, psycopg.OperationalError) as error:
+    except (DatabaseError, psycopg.Error, UnicodeError) as error:
         if not _is_about_data(error):
             raise
         if len(endings) > 1:
             half = len(endings) // 2
             return settle(connection, endings[:half]) | settle(connection, endings[half:])
-        return _settle(connection, [_unstorable(endings[0], error)])
+        return _settle_unstorable(connection, endings[0], error)
 
 
 def _is_about_data(error: Exception) -> bool:
-    """Tell errors about a value (SQLSTATE classes 22 and 54) from errors of the database.
+    """Tell errors about a value from errors of the database.
 
-    What psycopg itself refuses to send (a NUL, a lone surrogate) has no SQLSTATE.
+    The driver itself refuses a NUL or a lone surrogate; the server speaks in SQLSTATE classes 22,
+    23 and 54.
     """
-    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
-    return state[:2] in ("22", "54") if state else isinstance(error, _ABOUT_VALUES)
+    if isinstance(error, DataError | psycopg.DataError | UnicodeError):
+        return True
+    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None) or ""
+    return state[:2] in ("23", "54")
+
+
+def _settle_unstorable(connection: Session, ending: Ending, error: Exception) -> dict[str, Settled]:
+    """Fail the attempt in plain words; where even that is refused, leave it to the lease's end."""
+    try:
+        return _settle(connection, [_unstorable(ending, error)])
+    except (DatabaseError, psycopg.Error, UnicodeError) as again:
+        if not _is_about_data(again):
+            raise
+        return {ending.token: Settled(False, reason="unstorable")}
 
 
 def _unstorable(ending: Ending, error: Exception) -> Ending:

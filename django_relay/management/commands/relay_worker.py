@@ -16,14 +16,11 @@ import psycopg
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
-from django_relay import __version__, compat, logs, wakeup
+from django_relay import compat, logs, wakeup
 from django_relay.backend import RelayBackend
 from django_relay.connection import NOT_MIGRATED, Bookkeeping
-from django_relay.heartbeat import Heartbeat
-from django_relay.maintenance import Identity, Maintenance
 from django_relay.messages import Plan
 from django_relay.supervisor import Supervisor
-from django_relay.wakeup import Listener
 
 logger = logging.getLogger("django_relay.worker")
 
@@ -45,7 +42,7 @@ class Command(BaseCommand):
     """Takes ready jobs and runs them until it is told to stop."""
 
     help = "Run jobs from the queues until stopped. SIGTERM or Ctrl-C once: finish; twice: at once."
-    requires_system_checks: list[str] = []
+    requires_system_checks = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Flags are for what differs from process to process; durations are in seconds."""
@@ -82,12 +79,7 @@ class Command(BaseCommand):
             heartbeat_file=flags["heartbeat_file"],
         )
         logger.info("%s", _greeting(plan, flags["processes"]))
-        notify = options.notify and not options.pooled
-
-        def make(it: Supervisor) -> tuple[Heartbeat, Maintenance, Listener | None]:
-            return _threads(it, plan, processes=flags["processes"], notify=notify)
-
-        code = supervisor.run(make)
+        code = supervisor.run()
         counts = ", ".join(f"{n} {kind}" for kind, n in sorted(supervisor.outcomes.items()))
         seconds = time.monotonic() - started
         logger.info("stopped after %.1f s: %s", seconds, counts or "no job was run")
@@ -128,6 +120,7 @@ def _plan(backend: RelayBackend, flags: dict[str, Any]) -> Plan:
         max_jobs=flags["max_jobs"],
         reload=flags["reload"],
         pooled=options.pooled,
+        notify=options.notify and not options.pooled,
         patience=max(lease / 2, 1.0),
         verbosity=flags["verbosity"],
     )
@@ -192,32 +185,3 @@ def _greeting(plan: Plan, processes: int) -> str:
         f"relay_worker {plan.worker}: {queues}, {processes} x {plan.slots} slots, "
         f"database {plan.database} ({where}), lease {plan.lease:g} s"
     )
-
-
-def _threads(
-    supervisor: Supervisor, plan: Plan, *, processes: int, notify: bool
-) -> tuple[Heartbeat, Maintenance, Listener | None]:
-    def connect(role: str) -> Bookkeeping:
-        return Bookkeeping(
-            plan.database, pooled=plan.pooled, patience=plan.patience, name=f"{role} {plan.worker}"
-        )
-
-    identity = Identity(
-        worker=plan.worker,
-        queues=plan.queues,
-        processes=processes,
-        slots=processes * plan.slots,
-        version=__version__,
-    )
-    heartbeat = Heartbeat(connect("heartbeat"), supervisor.reports, supervisor.tell, lease=plan.lease)
-    maintenance = Maintenance(
-        connect("maintenance"),
-        identity,
-        poll=plan.poll,
-        notify=notify,
-        wake=supervisor.wake,
-        hungry=supervisor.hungry,
-        looked=supervisor.looked,
-    )
-    listener = Listener(connect("listener"), plan.queues, supervisor.wake) if notify else None
-    return heartbeat, maintenance, listener
