@@ -75,7 +75,7 @@ def _bounded(delay: timedelta | float) -> timedelta:
         raise TypeError(
             f"Snooze takes a timedelta or a number of seconds, not {type(delay).__name__}."
         )
-    if math.isnan(delay):
+    if isinstance(delay, float) and math.isnan(delay):
         raise ValueError("Snooze takes a timedelta or a number of seconds, not NaN.")
     # Compared before it becomes a timedelta, which would overflow.
     return timedelta(seconds=min(max(delay, 0), MAX_SNOOZE.total_seconds()))

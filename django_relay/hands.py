@@ -237,8 +237,9 @@ class Hands:
         self.changed.notify_all()
 
     def _may_begin(self, hand: Hand) -> bool:
-        """Whether a job may still begin: not under a lease that our own clock says is nearly over."""
-        return self._finish_by is None and boot_time() < hand.control.expires - self._plan.lease / 3
+        """Whether a job may still begin: not under a lease that our own clock says ends soon."""
+        latest = hand.control.expires - self._plan.lease / 3
+        return self._finish_by is None and boot_time() < latest
 
     def _to_give_back(self) -> list[Hand]:
         """What is not to begin here; and after the grace, what still runs."""

@@ -18,8 +18,9 @@ from typing import Any
 from django.utils.safestring import SafeString
 
 MAX_DEPTH = 100
-#: Characters of text plus a few for each value: about the size of the JSON, before escapes.
+#: Characters of text, before JSON's escapes, and 16 for each value: so a million values at most.
 MAX_SIZE = 16 * 1024 * 1024
+VALUE_SIZE = 16
 #: An integer of more digits cannot be read back from JSON by Python's defaults.
 MAX_INT_BITS = 14_000
 MAX_CLASS = 255
@@ -104,7 +105,7 @@ class _Encoder:
 
     def encode(self, value: Any, place: _Place, depth: int = 0) -> Any:
         """Return ``value`` in plain types, or raise TypeError or ValueError naming ``place``."""
-        self._spend(2, place)
+        self._spend(VALUE_SIZE, place)
         kind = type(value)
         if value is None or kind is bool:
             return value
@@ -201,8 +202,8 @@ class _Encoder:
         self.left -= size
         if self.left < 0:
             raise ValueError(
-                f"{_where(place)} makes this larger than {MAX_SIZE // 2**20} million characters. "
-                "Store the data elsewhere and pass its key."
+                f"{_where(place)} makes this larger than {MAX_SIZE // 2**20} million characters or "
+                "a million values. Store the data elsewhere and pass its key."
             )
 
 

@@ -145,7 +145,10 @@ class Supervisor:
             return STOPPED if len(self._signals) < 2 else FORCED
         finally:
             for child in self._children.values():
+                # After a second signal. Its jobs are given back if the database answers at once.
                 child.kill()
+                reports = self.reports.bury(child.name)
+                self._maintenance.bury(Dead(child.name, reports, interrupted=True))
             for thread in threads:
                 thread.stop()
             self._maintenance.join(timeout=OVERTIME if len(self._signals) < 2 else 0.5)

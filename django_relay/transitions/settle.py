@@ -124,14 +124,21 @@ SELECT token::text, state, kind, at FROM job
 """
 
 # Locks nothing. An ending event of this job and token that was not somebody else's doing (a rescue
-# says `why`, a person is an actor) means that the ending was accepted and its answer was lost.
+# says `why`, a person is an actor) means that the ending was accepted and its answer was lost. One
+# probe of the index an ending: a plain join, planned before the events were ever analyzed, takes
+# each job to have a two-hundredth of them and reads the whole table.
 ACCEPTED = """
-SELECT v.token::text, v.data->>'state', v.kind, v.at
+SELECT a.token::text, a.data->>'state', a.kind, a.at
 FROM unnest(%(job_ids)s::bigint[], %(tokens)s::uuid[]) AS e(job_id, token)
-JOIN django_relay_event AS v ON v.job_id = e.job_id AND v.token = e.token
-WHERE v.kind IN ('succeeded', 'retried', 'failed', 'snoozed', 'released', 'cancelled')
-  AND v.actor IS NULL
-  AND NOT COALESCE(v.data ? 'why', false)
+CROSS JOIN LATERAL (
+  SELECT v.token, v.data, v.kind, v.at FROM django_relay_event AS v
+  WHERE v.job_id = e.job_id AND v.token = e.token
+    AND v.kind IN ('succeeded', 'retried', 'failed', 'snoozed', 'released', 'cancelled')
+    AND v.actor IS NULL
+    AND NOT COALESCE(v.data ? 'why', false)
+  ORDER BY v.id
+  LIMIT 1
+) AS a
 """
 
 # Locks nothing and moves nothing. The event is inserted from the job's row, so a job that has been

@@ -98,6 +98,9 @@ def _backend(alias: str) -> RelayBackend:
             f"--backend {alias}: TASKS[{alias!r}] is no RelayBackend; set its BACKEND to "
             "'django_relay.backend.RelayBackend' or name another alias."
         )
+    problems = [message for message in backend.check() if message.is_serious()]
+    if problems:
+        raise CommandError("\n".join(f"{each.msg} {each.hint or ''}" for each in problems))
     return backend
 
 
