@@ -1,0 +1,1 @@
+"""Fixtures that every test may use; the server itself comes from tests/plugin.py."""
