@@ -23,15 +23,22 @@ WITH old AS MATERIALIZED (
 ), job AS (
   DELETE FROM django_relay_job
   WHERE id = ANY (ARRAY(SELECT id FROM old)) AND state IN ('successful', 'failed', 'cancelled')
-  RETURNING 1
+  RETURNING id
 )
-SELECT count(*) FROM job
+SELECT id FROM job
 """
+
+# Locks the event rows, which nobody else wants. A refusal that was written after PRUNE's snapshot
+# and before its lock outlived it.
+SWEEP = "DELETE FROM django_relay_event WHERE job_id = ANY (%(ids)s::bigint[])"
 
 
 def prune(connection: Session, *, older_than: timedelta, limit: int = 1000) -> int:
     """Delete up to ``limit`` jobs that finished more than ``older_than`` ago; return how many."""
     with connection.cursor() as cursor:
         cursor.execute(PRUNE, {"age": older_than, "limit": limit})
-        count: int = cursor.fetchone()[0]
-    return count
+        ids = [job_id for (job_id,) in cursor.fetchall()]
+    if ids:
+        with connection.cursor() as cursor:
+            cursor.execute(SWEEP, {"ids": ids})
+    return len(ids)

@@ -61,11 +61,11 @@ WITH ending AS MATERIALIZED (
   ORDER BY l.job_id
   FOR UPDATE OF l
 ), live AS MATERIALIZED (
-  SELECT * FROM held WHERE expires_at > clock_timestamp()
+  SELECT held.*, clock_timestamp() AS at FROM held WHERE expires_at > clock_timestamp()
 ), begun AS MATERIALIZED (
   SELECT
-    live.*, e.verb, e.result, e.delay, e.data, clock_timestamp() AS at,
-    COALESCE(live.begun_at, clock_timestamp() - make_interval(secs => e.ran)) AS began
+    live.*, e.verb, e.result, e.delay, e.data,
+    COALESCE(live.begun_at, live.at - make_interval(secs => e.ran)) AS began
   FROM live JOIN ending AS e ON e.job_id = live.job_id AND e.token = live.token
 ), decided AS MATERIALIZED (
   SELECT b.*, CASE
@@ -141,9 +141,9 @@ CROSS JOIN LATERAL (
 ) AS a
 """
 
-# Locks nothing and moves nothing. The event is inserted from the job's row, so a job that has been
-# pruned gets none. How late: since the end of the lease if it is still there, else since the end
-# that the rescue wrote down.
+# Moves nothing. Locks the job rows FOR KEY SHARE, which only a prune contradicts: the event is
+# inserted from the job's row, so a job that has been, or is being, pruned gets none. How late:
+# since the end of the lease if it is still there, else since the end that the rescue wrote down.
 REFUSE = """
 WITH late AS MATERIALIZED (
   SELECT
@@ -165,6 +165,8 @@ WITH late AS MATERIALIZED (
     SELECT v.claim, v.worker FROM django_relay_event AS v
     WHERE v.job_id = e.job_id AND v.token = e.token AND v.kind = 'claimed' LIMIT 1
   ) AS c ON true
+  ORDER BY e.job_id
+  FOR KEY SHARE OF j
 ), event AS (
   INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker, data)
   SELECT
