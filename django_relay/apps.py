@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import import_module
 
 from django.apps import AppConfig
@@ -16,5 +17,11 @@ class DjangoRelayConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Register the checks: loaded by name, because they lie in a higher layer than apps."""
+        """Register the checks, ours by name because they lie in a higher layer than apps.
+
+        The framework checks TASKS from the moment it is imported, and perhaps nobody has yet. Where
+        it is missing, our own check says so.
+        """
         import_module("django_relay.checks")
+        with suppress(ImportError):
+            import_module("django_relay.compat")

@@ -193,7 +193,6 @@ class RelayBackend(BaseTaskBackend):
             priority=int(task.priority),
             run_after=_aware(task.run_after),
             max_attempts=policy.max_attempts,
-            timeout=self.relay_options.timeout,
             metadata=None if kept else json.dumps({"backoff": policy.backoff.data()}),
             notify=self.relay_options.notify,
         )

@@ -6,7 +6,6 @@ All of them are plain exceptions with a readable message, importable by their pa
 
 from __future__ import annotations
 
-import math
 from datetime import timedelta
 
 #: A snoozed job sleeps no longer than this: ten years. It keeps every date inside the calendar.
@@ -75,7 +74,7 @@ def _bounded(delay: timedelta | float) -> timedelta:
         raise TypeError(
             f"Snooze takes a timedelta or a number of seconds, not {type(delay).__name__}."
         )
-    if isinstance(delay, float) and math.isnan(delay):
+    if delay != delay:  # a NaN; math.isnan would fail on a very large integer
         raise ValueError("Snooze takes a timedelta or a number of seconds, not NaN.")
     # Compared before it becomes a timedelta, which would overflow.
     return timedelta(seconds=min(max(delay, 0), MAX_SNOOZE.total_seconds()))

@@ -201,13 +201,6 @@ class Options:
             "How long a stopping worker waits for running jobs before it gives them back.",
         ),
     )
-    timeout_grace: timedelta = field(
-        default=5 * _s,
-        metadata=_about(
-            _duration(0 * _s, _h),
-            "How long a job may go on past its timeout before its process is killed.",
-        ),
-    )
     stuck_after: timedelta | None = field(
         default=None,
         metadata=_about(
@@ -225,12 +218,6 @@ class Options:
     backoff: Backoff = field(
         default=Backoff(),
         metadata=_about(Backoff.of, "How long a job waits before it is tried again."),
-    )
-    timeout: timedelta | None = field(
-        default=None,
-        metadata=_about(
-            _or_none(_duration(_s / 10, 30 * _day)), "How long an attempt may run. None: for ever."
-        ),
     )
     notify: bool = field(
         default=True,

@@ -14,7 +14,9 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, cast
 
+from django.conf import settings
 from django.core.exceptions import ObjectDoesNotExist
+from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from .compat import Task, TaskError, TaskResult, TaskResultStatus
@@ -22,7 +24,7 @@ from .exceptions import JobCancelled, TaskNotFound
 from .models import Event, Job
 from .options import UNSET, Options
 from .outcomes import Outcome
-from .states import EventKind, State
+from .states import WAITING, EventKind, State
 from .task import RelayTask, policy_of, resolve
 from .transitions import Claimed, Enqueued, Session, Settled
 
@@ -33,9 +35,7 @@ ERRORS_READ = 100
 Past = tuple[str, ...]
 
 STATUS: dict[str, TaskResultStatus] = {
-    State.BLOCKED: TaskResultStatus.READY,
-    State.SCHEDULED: TaskResultStatus.READY,
-    State.READY: TaskResultStatus.READY,
+    **dict.fromkeys(WAITING, TaskResultStatus.READY),
     State.RUNNING: TaskResultStatus.RUNNING,
     State.SUCCESSFUL: TaskResultStatus.SUCCESSFUL,
     State.FAILED: TaskResultStatus.FAILED,
@@ -98,19 +98,19 @@ def running(
     backend: str, task: Task[..., Any], job: Claimed, past: Past, worker: str
 ) -> TaskResult[..., Any]:
     """Describe a job whose handler is about to begin, without asking the database."""
-    claimed_at: datetime | None = getattr(job, "acquired_at", None)
+    claimed_at = _shown(job.acquired_at)
     return TaskResult(
         task=_copy(
             task,
             backend=backend,
             queue_name=job.queue,
             priority=job.priority,
-            run_after=_asked_for(job),
+            run_after=_shown(_asked_for(job)),
         ),
         id=str(job.job_id),
         status=TaskResultStatus.RUNNING,
-        enqueued_at=job.enqueued_at,
-        started_at=job.started_at or claimed_at,
+        enqueued_at=_shown(job.enqueued_at),
+        started_at=_shown(job.started_at) or claimed_at,
         finished_at=None,
         last_attempted_at=claimed_at,
         args=json.loads(job.args),
@@ -142,7 +142,7 @@ def finished(
     result = replace(
         running(backend, task, job, past, worker),
         status=STATUS[settled.state or State.FAILED],
-        finished_at=settled.at,
+        finished_at=_shown(settled.at),
         errors=errors,
     )
     if settled.state == State.SUCCESSFUL and outcome.result is not None:
@@ -220,23 +220,17 @@ def _times(job: Job) -> dict[str, datetime | None]:
 
 
 def _errors(database: str, job: Job, recent: Iterable[_Recent]) -> list[TaskError]:
-    cancelled = job.state == State.CANCELLED
-    ids = [
-        event_id
-        for _, event_id, kind, *_ in recent
-        if kind in (EventKind.RETRIED, EventKind.FAILED)
-    ][-ERRORS_READ:]
-    if cancelled:
+    kinds = {EventKind.RETRIED, EventKind.FAILED}
+    ids = [event_id for _, event_id, kind, *_ in recent if kind in kinds][-ERRORS_READ:]
+    if job.state == State.CANCELLED:
         ids += [event_id for _, event_id, kind, *_ in recent if kind == EventKind.CANCELLED][-1:]
     if not ids:
         return []
     errors = []
     for event in Event.objects.using(database).filter(pk__in=ids).order_by("pk"):
         error = (event.data or {}).get("error")
-        if event.kind == EventKind.CANCELLED:
-            errors.append(_cancelled(event.actor, error))
-        else:
-            errors.append(_error(error or {}))
+        cancelled = event.kind == EventKind.CANCELLED
+        errors.append(_cancelled(event.actor, error) if cancelled else _error(error or {}))
     return errors
 
 
@@ -286,6 +280,13 @@ def _task(job: Job, backend: str, options: Options) -> Task[..., Any]:
     if isinstance(task, RelayTask) and policy_of(task, options).max_attempts != job.max_attempts:
         changes["max_attempts"] = job.max_attempts
     return _copy(task, **changes)
+
+
+def _shown(at: datetime | None) -> datetime | None:
+    """Show a time of the bookkeeping session, always aware, as the project's own would be read."""
+    if at is None or settings.USE_TZ or timezone.is_naive(at):
+        return at
+    return timezone.make_naive(at, timezone.get_default_timezone())
 
 
 def _asked_for(job: Job | Claimed) -> datetime | None:
