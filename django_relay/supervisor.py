@@ -67,17 +67,27 @@ class Supervisor:
         self._heartbeat = Heartbeat(
             self._session("heartbeat"), self.reports, self.tell, lease=plan.lease
         )
-        self._maintenance = Maintenance(
+        self._maintenance = self._maintain()
+        self._listener = (
+            Listener(self._session("listener"), plan.queues, self.wake) if plan.notify else None
+        )
+
+    def _maintain(self) -> Maintenance:
+        identity = Identity(
+            worker=self._plan.worker,
+            queues=self._plan.queues,
+            processes=self._processes,
+            slots=self._processes * self._plan.slots,
+            version=__version__,
+        )
+        return Maintenance(
             self._session("maintenance"),
-            self._identity(),
-            poll=plan.poll,
-            notify=plan.notify,
+            identity,
+            poll=self._plan.poll,
+            notify=self._plan.notify,
             wake=self.wake,
             hungry=self.hungry,
             looked=self.looked,
-        )
-        self._listener = (
-            Listener(self._session("listener"), plan.queues, self.wake) if plan.notify else None
         )
 
     def _session(self, role: str) -> Bookkeeping:
@@ -87,15 +97,6 @@ class Supervisor:
             pooled=plan.pooled,
             patience=plan.patience,
             name=f"{role} {plan.worker}",
-        )
-
-    def _identity(self) -> Identity:
-        return Identity(
-            worker=self._plan.worker,
-            queues=self._plan.queues,
-            processes=self._processes,
-            slots=self._processes * self._plan.slots,
-            version=__version__,
         )
 
     # What the threads call -----------------------------------------------------------------------

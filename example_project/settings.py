@@ -43,6 +43,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.staticfiles",
     "django_relay",
+    "django_relay.lab",
     "example_project.shop",
 ]
 # Django 5.2 has no Tasks framework of its own and takes it from the package django-tasks.
@@ -59,6 +60,8 @@ TASKS = {
         },
     },
 }
+# The experiments of `manage.py relay_lab` have a queue of their own.
+TASKS["relay_lab"] = {**TASKS["default"], "QUEUES": ["relay_lab"]}
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

@@ -155,7 +155,10 @@ def _end_of(log: Path) -> str:
 
 def _clear_away(directory: Path) -> None:
     """Remove what a borrowed server left whose keeper was killed with its user."""
-    lock = Lock(directory / "users.lock")
+    try:
+        lock = Lock(directory / "users.lock")
+    except FileNotFoundError:  # its keeper has just done so
+        return
     if lock.claim():
         shutil.rmtree(directory, ignore_errors=True)
     lock.release()

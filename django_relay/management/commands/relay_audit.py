@@ -31,7 +31,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **flags: Any) -> None:
         """Print what is wrong and exit with 1, or say that nothing is."""
-        backend = compat.task_backends[flags["backend"]]
+        try:
+            backend = compat.task_backends[flags["backend"]]
+        except compat.InvalidTaskBackend as error:
+            raise CommandError(f"--backend {flags['backend']}: {error}") from None
         if not isinstance(backend, RelayBackend):
             raise CommandError(f"--backend {flags['backend']}: TASKS has no RelayBackend there.")
         as_json = flags["format"] == "json"

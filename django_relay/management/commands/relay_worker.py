@@ -1,4 +1,8 @@
-"""Run jobs: ``manage.py relay_worker``. Reads its flags, waits for the database, supervises."""
+"""Run jobs: ``manage.py relay_worker``.
+
+Turns flags and OPTIONS into a plan, says in plain words what cannot work, waits for the database
+and hands over to the supervisor. Flags are for what differs from process to process.
+"""
 
 from __future__ import annotations
 
@@ -50,12 +54,17 @@ class Command(BaseCommand):
         add("--backend", default="default", help="alias in TASKS (default: %(default)s)")
         add("--queues", help="comma-separated names (default: all of the backend's)")
         add("--processes", type=_number(int, 1), default=1, help="children (default: %(default)s)")
-        add("--slots", type=_number(int, 1), default=4, help="sync jobs at once in each child")
+        add(
+            "--slots",
+            type=_number(int, 1),
+            default=4,
+            help="sync jobs at once in each child (default: %(default)s)",
+        )
         add("--async-slots", type=_number(int, 1), help="async jobs at once (default: as --slots)")
         add("--prefetch", help="jobs held beyond the free slots: auto, or a number up to --slots")
-        add("--poll", type=_number(float, 0.01), help="how often to look when nothing is heard")
-        add("--lease", type=_number(float, 0.5), help="how long a claim holds without a renewal")
-        add("--grace", type=_number(float, 0), help="what running jobs get when the worker stops")
+        add("--poll", type=_number(float, 0.01), help="seconds between looks when nothing is heard")
+        add("--lease", type=_number(float, 0.5), help="seconds a claim holds without a renewal")
+        add("--grace", type=_number(float, 0), help="seconds that running jobs get at a stop")
         add("--drain", action="store_true", help="exit when nothing due is left")
         add("--max-jobs", type=_number(int, 1), help="replace a child after so many jobs")
         add("--heartbeat-file", type=Path, help="touched while all is well, for liveness probes")
@@ -67,7 +76,10 @@ class Command(BaseCommand):
         backend = _backend(flags["backend"])
         options = backend.relay_options
         plan = _plan(backend, flags)
-        _await_database(plan)
+        try:
+            _await_database(plan)
+        except KeyboardInterrupt:
+            raise CommandError("stopped while waiting for the database", returncode=0) from None
         started = time.monotonic()
         grace = options.grace.total_seconds() if flags["grace"] is None else flags["grace"]
         supervisor = Supervisor(
