@@ -71,6 +71,10 @@ class Bookkeeping:
             if (error.sqlstate or "")[:2] not in ("22", "23", "54") or self._pinned:
                 self.close()
             raise
+        except BaseException:
+            if self._pinned:  # or its transaction would stay open
+                self.close()
+            raise
         finally:
             self._busy_since = None
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from django.db import connections, transaction
+from django.db import connections
 from django.db.models import BooleanField, Func
 from django.db.models.expressions import F, RawSQL
 
@@ -128,35 +128,47 @@ ORDER BY p.place
 """
 
 
+#: Stands for the limit in the compiled pick; replaced by the integer that a claim asks for.
+_LIMIT = 987_654_321
+
+
 @cache
-def _statement(database: str, limit: int, any_queue: bool) -> str:
+def _pick(database: str) -> str:
+    """Compile the pick once, on a connection of its own that is closed again."""
     from django_relay.models import Job
+
+    def literally(condition: str) -> RawSQL:
+        # The state is a literal: a plan cannot prove a partial index from a parameter.
+        return RawSQL(condition, (), BooleanField())  # noqa: S611 - constants
 
     pick = (
         Job.objects.using(database)
         .filter(
-            # The state is a literal: a plan cannot prove a partial index from a parameter.
-            RawSQL("state = 'ready'", (), BooleanField()),
-            RawSQL("queue = head.name", (), BooleanField()),
-            RawSQL(
-                "(-priority) <= CASE WHEN %(bounded)s THEN -head.priority ELSE 100 END",
-                (),
-                BooleanField(),
-            ),
-            RawSQL(
-                "(start_before IS NULL OR start_before > statement_timestamp())", (), BooleanField()
-            ),
+            literally("state = 'ready'"),
+            literally("queue = head.name"),
+            literally("(-priority) <= CASE WHEN %(bounded)s THEN -head.priority ELSE 100 END"),
+            literally("(start_before IS NULL OR start_before > statement_timestamp())"),
         )
         .order_by(Func(F("priority"), template="(-%(expressions)s)"), "id")
         .select_for_update(skip_locked=True, no_key=True)
-        .values_list("id", "claims", "losses")[:limit]
+        .values_list("id", "claims", "losses")[:_LIMIT]
     )
-    # Django compiles a lock only where one could be held.
-    with transaction.atomic(using=database):
-        sql, params = pick.query.get_compiler(connection=connections[database]).as_sql()
+    compiling = connections.create_connection(database)
+    try:
+        # Django compiles a lock only where one could be held.
+        compiling.set_autocommit(False)
+        sql, params = pick.query.get_compiler(connection=compiling).as_sql()
+    finally:
+        compiling.close()
     if params:
         raise AssertionError(f"the pick has no parameters of its own, found {params!r}")
-    return CLAIM.format(queues=ANY if any_queue else NAMED, pick=sql, limit=int(limit))
+    return sql
+
+
+@cache
+def _statement(database: str, limit: int, any_queue: bool) -> str:
+    pick = _pick(database).replace(str(_LIMIT), str(int(limit)))
+    return CLAIM.format(queues=ANY if any_queue else NAMED, pick=pick, limit=int(limit))
 
 
 def claim(

@@ -13,6 +13,7 @@ WITH old AS MATERIALIZED (
   SELECT id FROM django_relay_job
   WHERE state IN ('successful', 'failed', 'cancelled')
     AND finished_at < statement_timestamp() - %(age)s::interval
+    AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)
   ORDER BY id
   LIMIT %(limit)s
   FOR UPDATE SKIP LOCKED
@@ -33,10 +34,15 @@ SELECT id FROM job
 SWEEP = "DELETE FROM django_relay_event WHERE job_id = ANY (%(ids)s::bigint[])"
 
 
-def prune(connection: Session, *, older_than: timedelta, limit: int = 1000) -> int:
-    """Delete up to ``limit`` jobs that finished more than ``older_than`` ago; return how many."""
+def prune(
+    connection: Session, *, older_than: timedelta, queue: str | None = None, limit: int = 1000
+) -> int:
+    """Delete up to ``limit`` jobs that finished more than ``older_than`` ago; return how many.
+
+    Of one queue, where that is named.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(PRUNE, {"age": older_than, "limit": limit})
+        cursor.execute(PRUNE, {"age": older_than, "queue": queue, "limit": limit})
         ids = [job_id for (job_id,) in cursor.fetchall()]
     if ids:
         with connection.cursor() as cursor:

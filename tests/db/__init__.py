@@ -1,0 +1,1 @@
+"""Tests against a real PostgreSQL: every transition, race, plan and refusal."""

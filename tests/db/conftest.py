@@ -1,0 +1,24 @@
+"""The stage of a database test: empty tables and real sessions, without a test's transaction.
+
+Transitions commit and lock for themselves, so a test inside one transaction would prove nothing.
+The stage therefore has sessions of its own, and empties the tables itself: that takes a quarter of
+the time of a transactional test's flush. ``db`` only sees to it that the test database is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .stage import Stage
+
+
+@pytest.fixture
+def stage(db: None) -> Iterator[Stage]:
+    """The package's tables, empty, with sessions that commit what they do."""
+    made = Stage()
+    try:
+        yield made
+    finally:
+        made.close()

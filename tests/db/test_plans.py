@@ -1,0 +1,169 @@
+"""The plans of the hot statements on 100,000 jobs: each finds its rows by the index named for it.
+
+Statistics are stale on purpose: gathered on empty tables, or when everything had finished. Every
+statement is explained as the worker's session plans it, with its values bound by the server.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from django_relay import outcomes, transitions
+from django_relay.outcomes import Ending
+from django_relay.transitions import Held
+
+from .stage import ACTOR, WORKER, Session, Stage
+
+TABLES = ("django_relay_job", "django_relay_event", "django_relay_lease")
+
+Scans = set[tuple[str, str]]
+
+
+class Explained:
+    """A session that explains each statement before it runs it, and keeps what it scans."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.scans: list[Scans] = []
+
+    @contextmanager
+    def cursor(self) -> Iterator[Any]:
+        with self._session.cursor() as cursor:
+            yield _Explaining(cursor, self.scans)
+
+
+class _Explaining:
+    def __init__(self, cursor: Any, scans: list[Scans]) -> None:
+        self._cursor, self._scans = cursor, scans
+        self.fetchone, self.fetchall = cursor.fetchone, cursor.fetchall
+
+    def execute(self, statement: str, values: Any = None) -> None:
+        ((plan,),) = self._cursor.execute(f"EXPLAIN (FORMAT JSON) {statement}", values)
+        self._scans.append(set(_scans(plan[0]["Plan"])))
+        self._cursor.execute(statement, values)
+
+
+def _scans(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The scans of a plan, as (table, index); a sequential scan has no index to name."""
+    if node["Node Type"] == "Bitmap Heap Scan":
+        for index in node["Plans"]:
+            yield node["Relation Name"], index["Index Name"]
+    elif "Scan" in node["Node Type"] and "Relation Name" in node:
+        yield node["Relation Name"], node.get("Index Name", node["Node Type"])
+    for child in node.get("Plans", []):
+        yield from _scans(child)
+
+
+def _load(stage: Stage, statistics: str) -> None:
+    """Fill the tables with 100,000 jobs, 300 of them running, and analyze them too early."""
+    names = ", ".join(TABLES)
+    stage.db.execute(f"TRUNCATE {names}")
+    if statistics == "of empty tables":
+        stage.db.execute(f"VACUUM ANALYZE {names}")
+    stage.fill(60_000, state="successful")
+    if statistics == "of finished jobs":
+        stage.db.execute(f"ANALYZE {names}")
+    for number in range(4):
+        stage.fill(5_000, queue=f"queue {number}")
+    stage.fill(20_000, state="scheduled")
+    assert len(stage.claim_up_to(300).jobs) == 300
+    if statistics == "fresh":
+        stage.db.execute(f"ANALYZE {names}")
+
+
+@pytest.fixture(params=["of empty tables", "of finished jobs", "fresh"])
+def loaded(stage: Stage, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """A hundred thousand jobs with statistics as they may be; autovacuum does not interfere."""
+    for table in TABLES:
+        stage.db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
+    _load(stage, request.param)
+    yield stage
+    stage.db.execute(f"TRUNCATE {', '.join(TABLES)}")
+    for table in TABLES:
+        stage.db.execute(f"ALTER TABLE {table} RESET (autovacuum_enabled)")
+
+
+@dataclass(frozen=True)
+class Hot:
+    """A call of a transition, and the indexes that each of its statements must use."""
+
+    call: Callable[[Any, list[Any]], Any]
+    indexes: list[set[str]]
+
+
+READY, DUE, EVENTS = {"relay_job_ready"}, {"relay_job_due"}, {"relay_event_job"}
+CLAIM = {"database": "default", "worker": "host-2/1", "lease": 30.0}
+TWO = ["queue 1", "queue 3"]
+
+#: Where a statement comes to its jobs by their ids, either of two indexes will do: the primary key,
+#: or the one on the running jobs.
+BY_ID: set[str] = set()
+
+HOT = {
+    "claim from any queue": Hot(
+        lambda session, _: transitions.claim(session, 10, queues=None, **CLAIM), [READY]
+    ),
+    "claim from two queues": Hot(
+        lambda session, _: transitions.claim(session, 10, queues=TWO, **CLAIM), [READY]
+    ),
+    "claim behind locked heads": Hot(
+        lambda session, _: transitions.claim(session, 10, queues=None, bounded=False, **CLAIM),
+        [READY],
+    ),
+    "claim alone": Hot(
+        lambda session, _: transitions.claim(session, 10, queues=None, alone=True, **CLAIM), [READY]
+    ),
+    "promote": Hot(lambda session, _: transitions.promote(session), [DUE]),
+    "expire": Hot(lambda session, _: transitions.expire(session), [{"relay_job_expiring"}]),
+    "renew": Hot(
+        lambda session, held: transitions.renew(
+            session, [Held(job_id, token, 1.0) for job_id, token in held], lease=30
+        ),
+        [BY_ID],
+    ),
+    "settle, look-up and refusal": Hot(
+        lambda session, held: transitions.settle(session, _endings(held)), [BY_ID, EVENTS, EVENTS]
+    ),
+    "rescue of expired leases": Hot(
+        lambda session, _: transitions.rescue_expired(session), [BY_ID]
+    ),
+    "rescue of a dead child": Hot(
+        lambda session, _: transitions.rescue_child(session, WORKER, begun=[]), [BY_ID]
+    ),
+    "mend": Hot(lambda session, _: transitions.mend(session), [BY_ID, {"relay_job_running"}]),
+    "cancel": Hot(
+        lambda session, held: transitions.cancel(session, [held[0][0]], actor=ACTOR), [BY_ID, BY_ID]
+    ),
+    "cancel by force": Hot(
+        lambda session, held: transitions.cancel(session, [held[0][0]], actor=ACTOR, force=True),
+        [BY_ID, BY_ID],
+    ),
+}
+
+
+def _endings(held: list[Any]) -> list[Ending]:
+    """Half of them under a live lease, half under tokens that never were."""
+    half = len(held) // 2
+    tokens = [token for _, token in held[:half]] + [str(uuid.uuid4()) for _ in held[half:]]
+    outcome = outcomes.succeeded("1")
+    jobs = [job_id for job_id, _ in held]
+    return [Ending(job, token, outcome, 1.0) for job, token in zip(jobs, tokens, strict=True)]
+
+
+def test_hot_statements_use_their_indexes(loaded: Stage) -> None:
+    held = loaded.all("SELECT job_id, token::text FROM django_relay_lease ORDER BY 1 LIMIT 40")
+    for name, hot in HOT.items():
+        explained = Explained(loaded.db)
+        with loaded.db.transaction(force_rollback=True):
+            hot.call(explained, held)
+        assert len(explained.scans) == len(hot.indexes), name
+        for scans, indexes in zip(explained.scans, hot.indexes, strict=True):
+            used = {index for table, index in scans if table != "django_relay_lease"}
+            assert used >= indexes, name
+            assert used <= indexes | {"django_relay_job_pkey", "relay_job_running"}, name
