@@ -19,6 +19,7 @@ from collections import Counter
 from typing import Any
 
 import psycopg
+from django.db import DatabaseError, connections
 
 from . import execution, logs, results, transitions
 from .connection import Bookkeeping
@@ -29,6 +30,12 @@ from .reloading import Code
 from .slots import Slots
 
 logger = logging.getLogger("django_relay.worker")
+
+#: What an absent database raises: psycopg's own errors, and Django's, whose connection compiles the
+#: claim's pick.
+ABSENT = (psycopg.Error, DatabaseError)
+#: At most one line about an absent database in so many seconds.
+COMPLAIN = 5.0
 
 
 class Bookkeeper:
@@ -45,15 +52,17 @@ class Bookkeeper:
 
     def run(self) -> None:
         """Keep the books. An absent database delays them and loses nothing."""
-        pause = 0.0
+        pause, told = 0.0, float("-inf")
         while not self._hands.done:
             try:
                 self._turn()
                 pause = 0.0
-            except psycopg.Error as error:
+            except ABSENT as error:
+                connections.close_all()
                 pause = min(max(pause * 2, 0.05), 1.0)
-                if pause > 0.1:
+                if pause > 0.1 and time.monotonic() - told >= COMPLAIN:
                     logger.warning("the database is not available: %s", logs.first_line(error))
+                    told = time.monotonic()
                 time.sleep(pause)
         self.connection.close()
 
@@ -77,7 +86,7 @@ class Bookkeeper:
                 claim = self._ask(wanted, alone=alone, bounded=False)
             again = [job.job_id for job in claim.jobs if job.claim > 1]
             pasts = results.pasts(self.connection, again) if again else {}
-        except psycopg.Error:
+        except ABSENT:
             self._hands.wake()
             raise
         self._hands.add(claim, asked=asked, alone=alone, pasts=pasts)

@@ -65,6 +65,7 @@ class Hands:
         self._alone: Hand | None = None
         self._begun = 0
         self._average = 1.0
+        self._in_vain = False
         self._finish_by: float | None = None
         self._supervised = time.monotonic()
 
@@ -89,6 +90,8 @@ class Hands:
         with self.changed:
             for hand in filter(None, map(self._running.get, tokens)):
                 hand.control.lost = True
+                if hand.outcome is not None:
+                    continue  # its ending is under way, or was accepted and the answer lost
                 logger.warning(
                     "job %s %s lost its lease and runs on; its outcome will be refused",
                     hand.job.job_id,
@@ -118,6 +121,7 @@ class Hands:
                 soon = self._finish_by is not None or self._backlog
                 self.changed.wait(timeout=0.05 if soon else min(self._plan.poll, 1.0))
             for hand in self._to_give_back():
+                self._in_vain |= hand.began is None
                 self._present(hand, released())
             endings, self._endings = self._endings, []
             return endings
@@ -223,6 +227,7 @@ class Hands:
         with self.changed:
             if hand.outcome is None:
                 if hand.began is not None:
+                    self._in_vain = False
                     ran = time.monotonic() - hand.began
                     self._average += (ran - self._average) / 8
                 self._present(hand, outcome)
@@ -256,15 +261,24 @@ class Hands:
             for hand in self._running.values()
         )
 
+    def _over(self) -> int:
+        """How many jobs are over here and still under their lease: their ending is to be sent."""
+        ended = sum(hand.outcome is not None for hand in self._running.values())
+        return ended + sum(hand.began is None for hand in self._endings)
+
     def _room(self) -> int:
-        """Free slots of the scarcer kind and what may be fetched ahead, less what waits."""
+        """Free slots of the scarcer kind and what may be fetched ahead, less what is held."""
         free = min(
             self._plan.slots - self._occupied(False), self._plan.async_slots - self._occupied(True)
         )
         ahead = self._plan.prefetch
         if ahead is None:
             ahead = self._plan.slots if self._average < SHORT else 0
-        room = max(free, 0) + min(ahead, self._plan.slots) - len(self._backlog)
+        if self._in_vain:
+            # What was fetched last had to go back: not again before a handler has ended, or a
+            # child whose slots run long jobs would keep others' from free slots elsewhere.
+            ahead = 0
+        room = max(free, 0) + min(ahead, self._plan.slots) - len(self._backlog) - self._over()
         if self._plan.max_jobs is not None:
             room = min(room, self._plan.max_jobs - self._begun - len(self._backlog))
         return room

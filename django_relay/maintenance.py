@@ -26,6 +26,9 @@ logger = logging.getLogger("django_relay.worker")
 #: How often, in seconds, a worker says that it is there, and how often it looks for odd rows.
 ATTEND, MEND = 5.0, 60.0
 
+#: At most one line about an absent database in so many seconds.
+COMPLAIN = 5.0
+
 #: How long, in seconds, a dead child's leases are looked for.
 LINGER = 2.0
 
@@ -105,15 +108,16 @@ class Maintenance(threading.Thread):
 
     def run(self) -> None:
         """Keep at it; an absent database is asked again within a second."""
-        pause = 0.0
+        pause, told = 0.0, float("-inf")
         while not self._stopped.is_set():
             try:
                 delay = self._pass()
                 pause = 0.0
             except psycopg.Error as error:
                 pause = delay = min(max(pause * 2, 0.1), 1.0)
-                if pause > 0.2:
+                if pause > 0.2 and time.monotonic() - told >= COMPLAIN:
                     logger.warning("the database is not available: %s", logs.first_line(error))
+                    told = time.monotonic()
             self._poked.wait(delay)
             self._poked.clear()
         self._leave()

@@ -1,0 +1,29 @@
+"""The settings of the workers under test: those of the tests, with fewer apps and short clocks.
+
+DATABASE_URL says where the jobs are. RELAY_TEST_APPS adds apps, for the tests that need receivers
+or a logging of their own.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.settings import *  # noqa: F403
+from tests.settings import env
+
+# What a worker needs and no more: it is started often.
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django_relay"]
+INSTALLED_APPS += env.list("RELAY_TEST_APPS", default=[])
+
+TASKS = {
+    "default": {
+        "BACKEND": "django_relay.backend.RelayBackend",
+        "QUEUES": [],
+        "OPTIONS": {
+            "lease": timedelta(seconds=6),
+            "poll": timedelta(seconds=0.5),
+            "grace": timedelta(seconds=5),
+            "stuck_after": timedelta(seconds=env.float("RELAY_TEST_STUCK_AFTER", default=60)),
+        },
+    },
+}

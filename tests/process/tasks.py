@@ -1,0 +1,296 @@
+"""The handlers of the process tests. Each writes into the ledger that it began, and mostly why."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from datetime import timedelta
+from typing import Any
+
+from django_relay import Backoff, RelayContext, current_job, task
+
+from . import ledger
+
+SOON = Backoff(base=timedelta(seconds=0.2), factor=1.0, jitter=0.0)
+
+
+def claim() -> int:
+    """The number of the claim that runs here."""
+    job = current_job()
+    assert job is not None
+    return job.fence[1]
+
+
+@task
+def noop() -> None:
+    ledger.write("begin")
+
+
+@task
+def rest(seconds: float, answer: Any = None) -> Any:
+    """Rest, then return."""
+    ledger.write("begin")
+    time.sleep(seconds)
+    ledger.write("end")
+    return answer
+
+
+@task
+def hold(gate: str) -> None:
+    """Rest until a file is there."""
+    ledger.write("begin")
+    end = time.monotonic() + 120
+    while not os.path.exists(gate) and time.monotonic() < end:
+        time.sleep(0.05)
+    ledger.write("end")
+
+
+@task
+async def rest_async(seconds: float) -> None:
+    ledger.write("begin")
+    await asyncio.sleep(seconds)
+    ledger.write("end")
+
+
+@task
+def linger(first: float, later: float) -> int:
+    """Rest for one time under the first claim and for another under later ones."""
+    ledger.write("begin")
+    time.sleep(first if claim() == 1 else later)
+    ledger.write("end")
+    return claim()
+
+
+@task(backoff=SOON)
+def contend(first: float, ending: str, later: float) -> str:
+    """Under the first claim end as told after a time; under later ones return "B"."""
+    ledger.write("begin")
+    if claim() > 1:
+        time.sleep(later)
+        ledger.write("end")
+        return "B"
+    time.sleep(first)
+    ledger.write("end")
+    if ending == "raise":
+        raise RuntimeError("A failed")
+    return "A"
+
+
+@task(takes_context=True)
+def go_on_until_told(context: RelayContext, seconds: float, obeys: bool = True) -> str:
+    """Under the first claim run on until the context says stop; later ones just rest."""
+    ledger.write("begin")
+    if context.fence[1] > 1:
+        time.sleep(seconds)
+        ledger.write("end")
+        return "B"
+    end = time.monotonic() + 60
+    while not context.should_stop and time.monotonic() < end:
+        time.sleep(0.05)
+    ledger.write("told to stop")
+    if obeys:
+        context.checkpoint()
+    return "A"
+
+
+@task
+def meet(place: str, number: int) -> bool:
+    """Wait until so many are here at once; tell whether they came."""
+    job = current_job()
+    assert job is not None
+    ledger.write("begin")
+    ledger.write(f"met at {place}")
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if ledger.count(f"met at {place}") % number == 0:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@task
+def hog(seconds: float) -> None:
+    """Hold the GIL for about so long, in one call of C code."""
+    ledger.write("begin")
+    sample = 3_000_000
+    began = time.perf_counter()
+    sum(range(sample))
+    rate = sample / (time.perf_counter() - began)
+    began = time.perf_counter()
+    sum(range(int(rate * seconds)))
+    ledger.write(f"held for {time.perf_counter() - began:.1f}")
+    ledger.write("end")
+
+
+@task
+def poison(how: str) -> None:
+    """Kill the process that runs it."""
+    ledger.write("begin")
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "exit":
+        os._exit(1)
+    ctypes.string_at(0)
+
+
+class Unusual(BaseException):
+    """What is no Exception."""
+
+
+def _leave(how: str) -> None:
+    if how == "exit 0":
+        sys.exit(0)
+    if how == "exit 3":
+        sys.exit(3)
+    raise {
+        "KeyboardInterrupt": KeyboardInterrupt,
+        "GeneratorExit": GeneratorExit,
+        "CancelledError": asyncio.CancelledError,
+        "Unusual": Unusual,
+    }[how]("on purpose")
+
+
+@task(max_attempts=2, backoff=SOON)
+def leave(how: str) -> None:
+    """End by something that is no Exception."""
+    ledger.write("begin")
+    _leave(how)
+
+
+@task(max_attempts=2, backoff=SOON)
+async def leave_async(how: str) -> None:
+    """End by something that is no Exception, on the loop."""
+    ledger.write("begin")
+    _leave(how)
+
+
+class NoText(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text to be had")
+
+
+class NoRepr(Exception):
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr to be had")
+
+
+class NumberForText(Exception):
+    def __str__(self) -> str:
+        return 7  # type: ignore[return-value]
+
+
+class TwoArguments(Exception):
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second}")
+
+
+@task(max_attempts=2, backoff=SOON)
+def raise_odd(how: str) -> None:
+    """Raise an exception that is hard to show, to rebuild or to import."""
+    ledger.write("begin")
+    if how == "own cause":
+        error = ValueError("its own cause")
+        error.__cause__ = error
+        raise error
+    if how == "local class":
+
+        class Local(Exception):
+            pass
+
+        raise Local("from within a function")
+    if how == "group":
+        raise ExceptionGroup("several", [ValueError("one"), KeyError("two")])
+    if how == "holds things":
+        raise ValueError(socket.socket(), threading.Lock())
+    if how == "two arguments":
+        raise TwoArguments("this", "that")
+    classes = {"no text": NoText, "no repr": NoRepr, "number for text": NumberForText}
+    raise classes[how]("on purpose")
+
+
+@task(backoff=SOON)
+def succeed_or_raise(ends_well: bool) -> str:
+    """Fail once if so told, then succeed."""
+    ledger.write("begin")
+    if not ends_well and claim() == 1:
+        raise RuntimeError("the first attempt fails")
+    return "done"
+
+
+@task
+def find_group(pk: int) -> str:
+    """Read a row that was made in the same transaction as this job."""
+    ledger.write("begin")
+    from django.contrib.auth.models import Group
+
+    return str(Group.objects.get(pk=pk).name)
+
+
+@task(max_attempts=1)
+def hold_and_fail(gate: str) -> None:
+    """Rest until a file is there, then fail."""
+    ledger.write("begin")
+    end = time.monotonic() + 120
+    while not os.path.exists(gate) and time.monotonic() < end:
+        time.sleep(0.05)
+    raise RuntimeError("on purpose")
+
+
+@task(backoff=timedelta(hours=1))
+def lose_session(how: str) -> None:
+    """Lose the session that Django gave this handler, and make nothing of it."""
+    from django.db import connection, connections, transaction
+
+    ledger.write("begin")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    if how == "close":
+        connection.close()
+    elif how == "close all":
+        connections.close_all()
+    elif how == "terminate":
+        with contextlib.suppress(Exception), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    else:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            time.sleep(4)
+
+
+@task
+def find_nothing() -> int:
+    """Ask the ORM something."""
+    ledger.write("begin")
+    from django.contrib.auth.models import Group
+
+    return int(Group.objects.filter(pk=0).count())
+
+
+@task
+def tell_time() -> float:
+    """Tell this process's wall clock."""
+    ledger.write("begin")
+    return time.time()
+
+
+@task
+def enqueue_in(seconds: float, queue: str) -> int:
+    """Enqueue another job from here, in some seconds by the database's clock."""
+    ledger.write("begin")
+    later = noop.using(queue_name=queue, run_after=timedelta(seconds=seconds))
+    return int(later.enqueue().id)
+
+
+@task(backoff=Backoff(base=timedelta(seconds=3), factor=1.0, jitter=0.0))
+def fail_once() -> None:
+    """Fail under the first claim."""
+    ledger.write("begin")
+    if claim() == 1:
+        raise RuntimeError("the first attempt fails")

@@ -1,0 +1,82 @@
+"""A claim takes what it asked for and no more, whatever the planner believes."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection
+from django.db.models import Count
+
+from django_relay.models import Event, Lease
+
+from . import tasks
+from .aftercheck import after_check
+from .scene import Scene, enqueue, enqueue_many
+from .waiting import wait_until
+
+pytestmark = pytest.mark.process
+
+
+def most_leases(scene: Scene, done: int, within: float) -> int:
+    """Return the most leases that a child held at any sample, until so many jobs have begun."""
+    most = 0
+
+    def over() -> bool:
+        nonlocal most
+        held = Lease.objects.values("worker").annotate(number=Count("job_id"))
+        most = max([most, *(each["number"] for each in held)])
+        return len(scene.begins()) >= done
+
+    wait_until(over, within, what=f"{done} jobs have begun", pause=0.02)
+    return most
+
+
+@pytest.fixture
+def stale_statistics(scene: Scene) -> list[int]:
+    """Eighty jobs, of which the planner knows one."""
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE django_relay_job SET (autovacuum_enabled = false)")
+        jobs = [enqueue(tasks.rest, 0.3)]
+        cursor.execute("ANALYZE django_relay_job")
+        return jobs + enqueue_many(tasks.rest, [[0.3]] * 79)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    ("flags", "most"), [(["--prefetch", "0"], 2), ([], 4)], ids=["without", "with prefetch"]
+)
+def test_a_worker_never_holds_more_than_it_can_run(
+    scene: Scene, stale_statistics: list[int], flags: list[str], most: int
+) -> None:
+    worker = scene.start("a", slots=2, flags=flags)
+    assert most_leases(scene, 20, within=40) <= most
+    for job_id in stale_statistics[20:]:
+        if scene.job(job_id).state == "ready":
+            assert scene.kinds(job_id) in (["enqueued"], ["enqueued", "claimed", "released"])
+    assert worker.stop() == 0
+    after_check(scene)
+
+
+def test_twelve_claimers_take_three_hundred_jobs_once_each(scene: Scene) -> None:
+    jobs = enqueue_many(tasks.noop, [[]] * 300)
+    workers = [scene.start(f"w{n}", slots=1, processes=4) for n in range(3)]
+    most_leases(scene, 300, within=90)
+    scene.succeeds(*jobs)
+    claims = Event.objects.filter(kind="claimed").values("job_id").annotate(n=Count("id"))
+    released = Event.objects.filter(kind="released").count()
+    assert sum(each["n"] for each in claims) == 300 + released
+    assert len(scene.begins()) == 300
+    after_check(scene, *workers)
+
+
+def test_a_busy_child_does_not_keep_what_it_fetched_ahead_from_an_idle_one(scene: Scene) -> None:
+    """Short jobs have made both children fetch ahead; then two long ones come."""
+    worker = scene.start("a", slots=1, processes=2)
+    scene.succeeds(*enqueue_many(tasks.noop, [[]] * 100), within=40)
+    gate = scene.directory / "gate"
+    long = enqueue_many(tasks.hold, [[str(gate)]] * 2)
+    for job_id in long:
+        scene.begun(job_id, within=5)
+    gate.touch()
+    for job_id in long:
+        assert scene.kinds(job_id).count("released") <= 2
+    after_check(scene, worker)

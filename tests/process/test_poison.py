@@ -1,0 +1,89 @@
+"""A job that kills whichever process runs it is stopped, and takes no other job with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pytest
+
+from . import tasks
+from .aftercheck import after_check
+from .scene import Scene, enqueue, enqueue_many
+
+pytestmark = pytest.mark.process
+
+KINDS = ["kill", "exit", "crash"]
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What became of one poison job and of the twenty jobs around it."""
+
+    state: str
+    counters: tuple[int, int]
+    spacing: list[float]
+    error: type[Exception]
+    reason: str
+    failures_of_others: int
+    losses_of_others: int
+
+
+@pytest.fixture(scope="module")
+def stories(scenes) -> dict[str, Story]:
+    """Three workers of four slots, each with a poison job among twenty innocent ones."""
+    with scenes("poison") as scene:
+        workers = [scene.start(how, queues=[how], slots=4) for how in KINDS]
+        innocents, poisons = {}, {}
+        for how in KINDS:
+            innocents[how] = enqueue_many(tasks.rest, [[1.5]] * 5, queue=how)
+            poisons[how] = enqueue(tasks.poison, how, queue=how)
+            innocents[how] += enqueue_many(tasks.rest, [[1.5]] * 15, queue=how)
+        ended = scene.reaches("failed", *poisons.values(), within=90)
+        done = {how: scene.succeeds(*innocents[how], within=60) for how in KINDS}
+        after_check(scene, *workers)
+        found = {}
+        for how, job in zip(KINDS, ended, strict=True):
+            begins = [mark.at for mark in scene.begins(job.pk)]
+            (error,) = scene.result(job.pk).errors[-1:]
+            found[how] = Story(
+                state=job.state,
+                counters=(job.failures, job.losses),
+                spacing=[(b - a).total_seconds() for a, b in pairwise(begins)],
+                error=error.exception_class,
+                reason=error.traceback or str(scene.events(job.pk, "failed")[0].data["error"]),
+                failures_of_others=sum(each.failures for each in done[how]),
+                losses_of_others=max(each.losses for each in done[how]),
+            )
+        return found
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_a_job_that_kills_its_process_fails_after_three_losses(
+    stories: dict[str, Story], how: str
+) -> None:
+    story = stories[how]
+    assert story.state == "failed"
+    assert story.counters == (0, 3)
+    assert len(story.spacing) == 2
+    assert story.spacing[1] > max(4.0, story.spacing[0] * 0.5)
+    assert story.error.__name__ == "WorkerLost"
+    assert "lost" in story.reason
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_jobs_beside_it_succeed_and_lose_their_process_once_at_most(
+    stories: dict[str, Story], how: str
+) -> None:
+    assert stories[how].failures_of_others == 0
+    assert stories[how].losses_of_others <= 1
+
+
+@pytest.mark.smoke
+def test_a_job_that_kills_its_process_may_be_the_only_one(scene: Scene) -> None:
+    worker = scene.start("a", slots=2)
+    job_id = enqueue(tasks.poison.using(max_attempts=1), "kill")
+    (job,) = scene.reaches("failed", job_id)
+    assert (job.failures, job.losses) == (0, 1)
+    assert len(scene.begins(job_id)) == 1
+    after_check(scene, worker)

@@ -1,0 +1,140 @@
+"""Signals: no new work after the first, an end within two seconds of the second."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connection, connections
+
+from . import tasks
+from .aftercheck import after_check
+from .namespaces import NEW_PIDS, why_not
+from .scene import Scene, enqueue, enqueue_many
+from .waiting import let_pass, wait_until
+from .workers import runs
+
+pytestmark = pytest.mark.process
+
+SLOW_CLAIMS = """
+CREATE OR REPLACE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER slow_commit AFTER UPDATE ON django_relay_job
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.state = 'running')
+EXECUTE FUNCTION slow_commit()
+"""
+
+
+@pytest.fixture
+def slow_claims(scene: Scene):
+    """Make the commit of each claim take half a second."""
+    with connection.cursor() as cursor:
+        cursor.execute(SLOW_CLAIMS)
+    yield
+    for worker in scene.workers:
+        worker.end()
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER slow_commit ON django_relay_job")
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("slow_claims")
+def test_a_stop_while_a_claim_commits_loses_nothing_and_costs_no_attempt(scene: Scene) -> None:
+    """Rounds of start, claim and stop, in five rows at once on queues of their own."""
+    lanes, rounds = 5, int(os.environ.get("RELAY_TEST_ROUNDS", "4"))
+    chance = random.Random(10)
+    delays = [[chance.uniform(0, 0.7) for _ in range(rounds)] for _ in range(lanes)]
+    jobs: list[int] = []
+
+    def play(lane: int) -> None:
+        try:
+            for number, delay in enumerate(delays[lane]):
+                worker = scene.start(f"{lane}-{number}", queues=[f"lane-{lane}"])
+                # Ready to claim: it has run what was put into its own queue.
+                scene.succeeds(enqueue(tasks.noop, queue=worker.own), within=60)
+                jobs.append(enqueue(tasks.noop, queue=f"lane-{lane}"))
+                let_pass(delay)
+                assert worker.stop(20) == 0
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(lanes) as pool:
+        for played in [pool.submit(play, lane) for lane in range(lanes)]:
+            played.result()
+    last = scene.start("last", queues=[f"lane-{lane}" for lane in range(lanes)], slots=4)
+    ended = scene.succeeds(*jobs, within=60)
+    assert {(job.failures, job.losses, job.interruptions) for job in ended} == {(0, 0, 0)}
+    for job_id in jobs:
+        assert len(scene.begins(job_id)) == 1
+    after_check(scene, last)
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(bool(why_not()), reason=str(why_not()))
+def test_process_1_takes_nothing_new_after_the_first_signal_and_exits_0(scene: Scene) -> None:
+    worker = scene.start("a", slots=2, wrapped=NEW_PIDS)
+    jobs = enqueue_many(tasks.rest, [[1.0]] * 30)
+    wait_until(lambda: len(scene.begins()) >= 5, 60, what="five jobs have begun")
+    signalled = scene.now()
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(20) == 0
+
+    assert max((m.at - signalled).total_seconds() for m in scene.begins()) < 1.0
+    begun = {mark.job_id for mark in scene.begins()}
+    for job in map(scene.job, jobs):
+        assert job.state == ("successful" if job.pk in begun else "ready")
+        assert scene.kinds(job.pk).count("claimed") == scene.kinds(job.pk).count("released") + (
+            job.pk in begun
+        )
+    after_check(scene)
+
+
+@pytest.mark.smoke
+def test_a_second_signal_ends_the_group_within_two_seconds_with_code_3(scene: Scene) -> None:
+    """Two workers at once: a second SIGTERM, and a SIGINT as the second."""
+    seconds = {"term": signal.SIGTERM, "int": signal.SIGINT}
+    workers = {name: scene.start(name, queues=[name], flags=["--grace", "120"]) for name in seconds}
+    jobs = {name: enqueue(tasks.linger, 60, 0.1, queue=name) for name in seconds}
+    for job_id in jobs.values():
+        scene.begun(job_id, within=60)
+    for worker in workers.values():
+        worker.signal(signal.SIGTERM)
+        worker.signal(signal.SIGTERM)
+    let_pass(3)
+    for name, worker in workers.items():
+        assert worker.alive, "two signals within a second are one"
+        group = worker.group
+        worker.signal(seconds[name])
+        assert worker.wait(2) == 3
+        assert not any(map(runs, group))
+    last = scene.start("last", queues=list(seconds))
+    scene.succeeds(*jobs.values(), within=30)
+    assert [len(scene.begins(job_id)) for job_id in jobs.values()] == [2, 2]
+    after_check(scene, last)
+
+
+def test_a_stop_gives_back_at_once_what_has_not_begun(scene: Scene) -> None:
+    worker = scene.start("a", slots=2, flags=["--prefetch", "2", "--grace", "3"])
+    running = enqueue_many(tasks.rest, [[2.0]] * 2)
+    for job_id in running:
+        scene.begun(job_id)
+    waiting = enqueue_many(tasks.noop, [[]] * 6)
+    wait_until(
+        lambda: [job_id for job_id in waiting if scene.lease(job_id)],
+        5,
+        what="jobs are fetched ahead",
+    )
+    asked = scene.now()
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(10) == 0
+    for job_id in waiting:
+        job = scene.job(job_id)
+        assert (job.state, job.interruptions) == ("ready", 0)
+        for event in scene.events(job_id, "released"):
+            assert not event.data["began"]
+            assert (event.at - asked).total_seconds() < 1.0
+    scene.succeeds(*running)
+    after_check(scene)
