@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from django.db import models
 from django.db.models import F, Func, Q
+from django.utils.translation import gettext_lazy as _
 
 from .states import COUNTER_LIMIT, FINAL, State
 
@@ -96,6 +97,16 @@ class Job(models.Model):
 
     class Meta:
         db_table = "django_relay_job"
+        verbose_name = _("job")
+        verbose_name_plural = _("jobs")
+        default_permissions = ("view",)
+        permissions = (
+            ("view_job_arguments", "Can view arguments and results of jobs"),
+            ("cancel_job", "Can cancel jobs"),
+            ("force_cancel_job", "Can cancel running jobs by force"),
+            ("requeue_job", "Can requeue finished jobs"),
+            ("run_job_now", "Can run scheduled jobs now"),
+        )
         indexes = (
             # The claim: the ready jobs of one queue, highest priority and oldest first. One
             # direction, so that a row comparison can start a claim behind rows it has left.
@@ -120,6 +131,12 @@ class Job(models.Model):
             ),
             # The rescue of running jobs whose lease row is missing.
             models.Index(fields=["id"], name="relay_job_running", condition=Q(state="running")),
+            # The admin's look at what went wrong, newest first. Only such jobs pay for it.
+            models.Index(
+                fields=["state", "id"],
+                name="relay_job_unsuccessful",
+                condition=Q(state__in=["failed", "cancelled"]),
+            ),
         )
         constraints = (
             models.UniqueConstraint(
@@ -186,6 +203,9 @@ class Lease(models.Model):
 
     class Meta:
         db_table = "django_relay_lease"
+        verbose_name = _("lease")
+        verbose_name_plural = _("leases")
+        default_permissions = ("view",)
         constraints = (
             # The slot of a limit is part of the lease: a crash frees it with the lease.
             models.UniqueConstraint(
@@ -223,6 +243,9 @@ class Event(models.Model):
 
     class Meta:
         db_table = "django_relay_event"
+        verbose_name = _("event")
+        verbose_name_plural = _("events")
+        default_permissions = ("view",)
         # The history of one job, and the look-up of an ending by its token.
         indexes = (models.Index(fields=["job", "id"], name="relay_event_job"),)
 
@@ -247,6 +270,9 @@ class Worker(models.Model):
 
     class Meta:
         db_table = "django_relay_worker"
+        verbose_name = _("worker")
+        verbose_name_plural = _("workers")
+        default_permissions = ("view",)
 
     def __str__(self) -> str:
         return self.id

@@ -62,6 +62,9 @@ TASKS = {
 }
 # The experiments of `manage.py relay_lab` have a queue of their own.
 TASKS["relay_lab"] = {**TASKS["default"], "QUEUES": ["relay_lab"]}
+# They may restart the embedded server, which is ours, and no other.
+if not env("DATABASE_URL", default=""):
+    RELAY_LAB_RESTART = "example_project.restarting.restart"
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",

@@ -38,6 +38,7 @@ if django.VERSION < (6, 0) and find_spec("django_tasks"):
     INSTALLED_APPS.append("django_tasks")
 
 MIDDLEWARE = [
+    "tests.policy.strict",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -30,7 +30,7 @@ from .locks import Lock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Seat", "ServerUnavailable", "borrow", "join"]
+__all__ = ["Seat", "ServerUnavailable", "borrow", "join", "start_again"]
 
 PATIENCE = 60.0  # seconds that a slow machine may take to start a server, or to end the last one
 
@@ -55,6 +55,14 @@ def join() -> Seat:
     directory = cluster.home() / "demo"
     cluster.make_directory(directory)
     return _sit_down(directory, lasting=True)
+
+
+def start_again() -> None:
+    """Start the server of this checkout after it was stopped; our place at it is still ours.
+
+    Raises ServerUnavailable, with the remedy in its text.
+    """
+    _sit_down(cluster.home() / "demo", lasting=True).leave()
 
 
 def borrow() -> Seat:

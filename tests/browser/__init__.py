@@ -1,0 +1,1 @@
+"""Pages in headless Chromium: what only a browser can tell."""
