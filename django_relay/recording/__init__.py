@@ -1,0 +1,42 @@
+"""What happened to a job, or in an experiment, as one JSON document that outlives the database.
+
+A recording names its format and version, the software and the machine in general words; times are
+milliseconds since the first job was enqueued; leases have letters in place of tokens, and workers
+numbers in place of host names. Arguments and results are left out.
+"""
+
+from .document import (
+    FORMAT,
+    LABEL,
+    VERSION,
+    Mark,
+    Moment,
+    NotARecording,
+    RecordedJob,
+    Recording,
+    Sight,
+    dump,
+    load,
+)
+from .history import Glimpse, letter, look, machine, record, software, summary
+
+__all__ = [
+    "FORMAT",
+    "LABEL",
+    "VERSION",
+    "Glimpse",
+    "Mark",
+    "Moment",
+    "NotARecording",
+    "RecordedJob",
+    "Recording",
+    "Sight",
+    "dump",
+    "letter",
+    "load",
+    "look",
+    "machine",
+    "record",
+    "software",
+    "summary",
+]
