@@ -157,11 +157,14 @@ class Ear(threading.Thread):
         if kind == "wake":
             self._hands.wake()
         elif kind == "beat":
-            self._hands.beat(message["sent"])
-        elif kind == "lost":
-            self._hands.lost(message["tokens"])
-        elif kind == "stop":
-            self._hands.stop(message["tokens"])
+            self._hands.beat()
+        elif kind == "renewed":
+            self._hands.renewed(
+                sent=message["sent"],
+                kept=message["kept"],
+                stop=message["stop"],
+                gone=message["gone"],
+            )
         elif kind == "finish":
             self._hands.finish(message["grace"])
 

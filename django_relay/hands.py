@@ -24,6 +24,8 @@ logger = logging.getLogger("django_relay.worker")
 
 #: Jobs are fetched ahead only while handlers take less than this on average, in seconds.
 SHORT = 0.1
+#: Endings of handlers shorter than this are gathered for as long, in seconds.
+GATHER = 0.005
 #: A job fetched ahead goes back when no slot began it within this time, in seconds.
 PATIENCE = 1.0
 
@@ -77,33 +79,33 @@ class Hands:
             self._look = True
             self.changed.notify_all()
 
-    def beat(self, sent: float | None) -> None:
-        """The supervisor lives; what had begun was renewed by a request of boot time ``sent``."""
+    def beat(self) -> None:
+        """The supervisor lives, and renews what it was told of."""
         with self.changed:
             self._supervised = time.monotonic()
-            for hand in self._running.values():
-                if sent is not None and not hand.control.lost:
-                    hand.control.expires = max(hand.control.expires, sent + self._plan.lease)
 
-    def lost(self, tokens: list[str]) -> None:
-        """These leases are gone: tell the handlers; their outcomes will be refused."""
-        with self.changed:
-            for hand in filter(None, map(self._running.get, tokens)):
-                hand.control.lost = True
-                if hand.outcome is not None:
-                    continue  # its ending is under way, or was accepted and the answer lost
-                logger.warning(
-                    "job %s %s lost its lease and runs on; its outcome will be refused",
-                    hand.job.job_id,
-                    hand.job.task,
-                    extra={"job_id": hand.job.job_id, "task": hand.job.task},
-                )
+    def renewed(self, *, sent: float, kept: list[str], stop: list[str], gone: list[str]) -> None:
+        """What a renewal of boot time ``sent`` found: kept, asked to stop, gone. Tell the handlers.
 
-    def stop(self, tokens: list[str]) -> None:
-        """These jobs were asked to stop: tell the handlers."""
+        The outcomes of what is gone will be refused.
+        """
         with self.changed:
-            for hand in filter(None, map(self._running.get, tokens)):
+            for hand in filter(None, map(self._running.get, kept)):
+                hand.control.expires = sent + self._plan.lease
+            for hand in filter(None, map(self._running.get, stop)):
                 hand.control.cancelled = True
+            for hand in filter(None, map(self._running.get, gone)):
+                self._lose(hand)
+
+    def _lose(self, hand: Hand) -> None:
+        hand.control.lost = True
+        if hand.outcome is None:  # else its ending is under way, or was accepted just now
+            logger.warning(
+                "job %s %s lost its lease and runs on; its outcome will be refused",
+                hand.job.job_id,
+                hand.job.task,
+                extra={"job_id": hand.job.job_id, "task": hand.job.task},
+            )
 
     def finish(self, grace: float | None) -> None:
         """Take nothing more. What runs has ``grace`` seconds (None: as long as it likes)."""
@@ -120,11 +122,21 @@ class Hands:
             if not (self._endings or self.wanted()[0] or self._to_give_back()):
                 soon = self._finish_by is not None or self._backlog
                 self.changed.wait(timeout=0.05 if soon else min(self._plan.poll, 1.0))
+            self._gather()
             for hand in self._to_give_back():
                 self._in_vain |= hand.began is None
                 self._present(hand, released())
             endings, self._endings = self._endings, []
             return endings
+
+    def _gather(self) -> None:
+        """Give jobs of a moment a moment to end together: a statement costs more than they do."""
+        until = time.monotonic() + GATHER
+        while self._endings and self._average < GATHER and self._finish_by is None:
+            left = until - time.monotonic()
+            if left <= 0 or not (self._backlog or self._occupied(False) or self._occupied(True)):
+                return
+            self.changed.wait(timeout=left)
 
     def wanted(self) -> tuple[int, bool]:
         """How many jobs to claim now, and whether as one that runs alone."""

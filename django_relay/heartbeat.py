@@ -87,13 +87,16 @@ Tell = Callable[[str | None, dict[str, object]], None]
 
 
 class Heartbeat(threading.Thread):
-    """Renews each quarter of a lease (at most five seconds apart) and beats to the children."""
+    """Renews each quarter of a lease (at most five seconds apart) and beats to the children.
+
+    The beat is the sign that this process is not frozen; it goes on while the database is away.
+    """
 
     def __init__(
         self, connection: Bookkeeping, reports: Reports, tell: Tell, *, lease: float
     ) -> None:
         super().__init__(name="relay-heartbeat", daemon=True)
-        self._connection = connection
+        self.connection = connection
         self._reports = reports
         self._tell = tell
         self._lease = lease
@@ -108,29 +111,37 @@ class Heartbeat(threading.Thread):
         interval, tick = min(self._lease / 4, 5.0), min(self._lease / 10, 1.0)
         due, failing = time.monotonic() + interval, False
         while not self._stopped.wait(tick):
-            sent = None
-            if time.monotonic() >= due:
-                sent = boot_time()
-                try:
-                    self._renew()
-                    due, failing = time.monotonic() + interval, False
-                except psycopg.Error as error:
-                    sent = None
-                    if not failing:
-                        logger.warning("leases not renewed: %s", logs.first_line(error))
-                    failing = True
-            self._tell(None, {"kind": "beat", "sent": sent})
-        self._connection.close()
+            self._tell(None, {"kind": "beat"})
+            if time.monotonic() < due:
+                continue
+            try:
+                self._renew()
+                due, failing = time.monotonic() + interval, False
+            except psycopg.Error as error:
+                if not failing:
+                    logger.warning("leases not renewed: %s", logs.first_line(error))
+                failing = True
+        self.connection.close()
 
     def _renew(self) -> None:
         reports = self._reports.renewable()
         if not reports:
             return
+        # From before the request: the new end is at least this and a lease.
+        sent = boot_time()
         answer = transitions.renew(
-            self._connection, [report.held for report in reports], lease=self._lease
+            self.connection, [report.held for report in reports], lease=self._lease
         )
         self._reports.remove(answer.gone)
-        for kind, tokens in (("lost", answer.gone), ("stop", answer.stop)):
-            for child in {r.child for r in reports if r.token in tokens}:
-                ours = [r.token for r in reports if r.child == child and r.token in tokens]
-                self._tell(child, {"kind": kind, "tokens": ours})
+        for child in {report.child for report in reports}:
+            ours = {report.token for report in reports if report.child == child}
+            self._tell(
+                child,
+                {
+                    "kind": "renewed",
+                    "sent": sent,
+                    "kept": list(ours & answer.kept),
+                    "stop": list(ours & answer.stop),
+                    "gone": list(ours & answer.gone),
+                },
+            )

@@ -73,7 +73,7 @@ class Maintenance(threading.Thread):
         looked: Callable[[Outlook], None],
     ) -> None:
         super().__init__(name="relay-maintenance", daemon=True)
-        self._connection = connection
+        self.connection = connection
         self._identity = identity
         self._poll = poll
         self._notify = notify
@@ -125,10 +125,10 @@ class Maintenance(threading.Thread):
     def _leave(self) -> None:
         try:
             self._bury_dead()
-            transitions.leave(self._connection, self._identity.worker)
+            transitions.leave(self.connection, self._identity.worker)
         except psycopg.Error as error:
             logger.warning("stopped without a good-bye: %s", logs.first_line(error))
-        self._connection.close()
+        self.connection.close()
 
     def _pass(self) -> float:
         self._bury_dead()
@@ -137,7 +137,7 @@ class Maintenance(threading.Thread):
             self._mend()
             self._mended = now
         self._attend(now)
-        outlook = self._do(wakeup.probe(self._connection, self._identity.queues))
+        outlook = self._do(wakeup.probe(self.connection, self._identity.queues))
         if outlook.ready:
             self._wake()
         self._looked(outlook)
@@ -152,7 +152,7 @@ class Maintenance(threading.Thread):
         if begins or now - self._attended >= ATTEND:
             who = self._identity
             transitions.attend(
-                self._connection,
+                self.connection,
                 who.worker,
                 queues=who.queues,
                 processes=who.processes,
@@ -167,20 +167,20 @@ class Maintenance(threading.Thread):
         if not _due(outlook):
             return outlook
         if outlook.next_due is not None and outlook.next_due <= 0:
-            transitions.notify(self._connection, transitions.promote(self._connection))
+            transitions.notify(self.connection, transitions.promote(self.connection))
         if outlook.next_end is not None and outlook.next_end <= 0:
-            self._rescued(transitions.rescue_expired(self._connection), "its lease ran out")
+            self._rescued(transitions.rescue_expired(self.connection), "its lease ran out")
         if outlook.expiring:
-            for job_id in transitions.expire(self._connection):
+            for job_id in transitions.expire(self.connection):
                 logger.warning("job %s expired: it had not started in time", job_id)
-        return wakeup.probe(self._connection, self._identity.queues)
+        return wakeup.probe(self.connection, self._identity.queues)
 
     def _mend(self) -> None:
-        rescued, orphans = transitions.mend(self._connection)
+        rescued, orphans = transitions.mend(self.connection)
         self._rescued(rescued, "its lease row was missing")
         for job_id in orphans:
             logger.warning("deleted a lease on job %s, which does not run", job_id)
-        transitions.forget_silent(self._connection)
+        transitions.forget_silent(self.connection)
 
     def _bury_dead(self) -> None:
         while True:
@@ -205,16 +205,16 @@ class Maintenance(threading.Thread):
                 Ending(report.job_id, report.token, released(), report.held.ran)
                 for report in dead.reports
             ]
-            transitions.settle(self._connection, endings)
+            transitions.settle(self.connection, endings)
         begun = [report.token for report in dead.reports]
-        rescued = transitions.rescue_child(self._connection, dead.child, begun=begun)
+        rescued = transitions.rescue_child(self.connection, dead.child, begun=begun)
         self._rescued(rescued, "its process died")
         return time.monotonic() < dead.look_until
 
     def _rescued(self, jobs: list[transitions.Rescued], why: str) -> None:
         for job in jobs:
             logs.rescued(job, why)
-        transitions.notify(self._connection, [job.queue for job in jobs if job.state == "ready"])
+        transitions.notify(self.connection, [job.queue for job in jobs if job.state == "ready"])
 
 
 def _due(outlook: Outlook) -> bool:

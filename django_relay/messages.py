@@ -3,9 +3,9 @@
 A message has a ``kind``. Child to supervisor: ``ready``; ``begun`` (a handler starts: job, token,
 start on the monotonic clock, budget); ``ended`` (tokens it no longer holds); ``alive`` (each
 second, and whether it is idle); ``more`` (a claim came back full: wake a sibling); ``spent`` (it
-has run its share and finishes); ``reload``. Supervisor to child: ``plan``; ``wake``; ``beat`` (what
-was reported was renewed by a request of this boot time); ``lost`` and ``stop`` (tokens);
-``finish`` (grace in seconds).
+has run its share and finishes); ``reload``. Supervisor to child: ``plan``; ``wake``; ``beat`` (it
+is not frozen); ``renewed`` (what a renewal sent at this boot time found: tokens kept, asked to
+stop, gone); ``finish`` (grace in seconds).
 """
 
 from __future__ import annotations

@@ -167,6 +167,9 @@ class Supervisor:
         self._ticked = time.monotonic()
         for child in self._children.values():
             child.channel.flush()
+        for thread in (self._heartbeat, self._maintenance, self._listener):
+            if thread is not None:
+                thread.connection.unstick()
         self._reap()
         self._see_to_children()
 

@@ -73,7 +73,7 @@ class Listener(threading.Thread):
         self, connection: Bookkeeping, queues: Sequence[str] | None, wake: Callable[[], None]
     ) -> None:
         super().__init__(name="relay-listener", daemon=True)
-        self._connection = connection
+        self.connection = connection
         self._queues = None if queues is None else frozenset(queues)
         self._wake = wake
         self._stopped = threading.Event()
@@ -87,28 +87,28 @@ class Listener(threading.Thread):
         pause, told = 0.2, False
         while not self._stopped.is_set():
             try:
-                session = self._connection.session()
+                session = self.connection.session()
                 session.execute(f"LISTEN {CHANNEL}")
                 self._wake()
                 pause, told = 0.2, False
                 while not self._stopped.is_set():
                     self._hear(session)
             except (psycopg.Error, OSError) as error:
-                self._connection.close()
+                self.connection.close()
                 if not told:
                     logger.info("not listening (%s); polling goes on", type(error).__name__)
                     told = True
                 self._stopped.wait(pause)
                 pause = min(pause * 2, 10.0)
         with contextlib.suppress(psycopg.Error):
-            self._connection.close()
+            self.connection.close()
 
     def _hear(self, session: psycopg.Connection[Any]) -> None:
         """Wake at the first notification at once, and for a flood of them at most each 10 ms."""
         heard = self._ours(session.notifies(timeout=5.0, stop_after=1))
         if heard is None:
             # Five silent seconds: make sure that the session is still there.
-            with self._connection.cursor() as cursor:
+            with self.connection.cursor() as cursor:
                 cursor.execute("SELECT 1")
         while heard:
             self._wake()

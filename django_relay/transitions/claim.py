@@ -157,6 +157,7 @@ def _pick(database: str) -> str:
     try:
         # Django compiles a lock only where one could be held.
         compiling.set_autocommit(False)
+        sql: str
         sql, params = pick.query.get_compiler(connection=compiling).as_sql()
     finally:
         compiling.close()
