@@ -84,8 +84,8 @@ class JobAdmin(ReadOnlyAdmin):
 
     def why_not_deleted(self) -> str:
         return _(
-            "Jobs are not deleted here. Cancel one that has not finished; finished ones are pruned "
-            "when they are old enough."
+            "Jobs are not deleted here. Cancel one that has not finished; transitions.prune "
+            "deletes finished ones by their age."
         )
 
 
