@@ -22,8 +22,10 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from django_relay import transitions
+
 from . import ledger
-from .places import QUEUE, Place
+from .places import QUEUE, WORKERS, Place
 
 #: How long a worker may take to start, and to end when asked, in seconds.
 START, END = 60.0, 10.0
@@ -163,6 +165,13 @@ class Fleet:
             except subprocess.TimeoutExpired:
                 signal_all([*children_of(ship.pid), ship.pid], signal.SIGKILL)
                 ship.process.wait()
+        self.place.patiently(self._write_off, None)
+
+    def _write_off(self) -> None:
+        """Say good-bye for the killed, or the next experiment would take them for alive."""
+        for (worker,) in self.place.rows(WORKERS, queues=[QUEUE]):
+            if any(ship.owns(worker) for ship in self.ships):
+                transitions.leave(self.place.connection, worker)
 
 
 def environment(witness: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from django.conf import settings
 from django.core.management.base import CommandError
-from django.db import InterfaceError, OperationalError, connections
+from django.db import InterfaceError, OperationalError, ProgrammingError, connections
 
 from django_relay import transitions
 
@@ -101,7 +101,12 @@ def clear(place: Place) -> None:
 
     Raises CommandError while somebody's worker would take part.
     """
-    workers = [row[0] for row in place.rows(WORKERS, queues=[QUEUE, BACKLOG])]
+    try:
+        workers = [row[0] for row in place.rows(WORKERS, queues=[QUEUE, BACKLOG])]
+    except ProgrammingError:
+        raise CommandError("The tables of django_relay are not there: run migrate first.") from None
+    except OperationalError as error:
+        raise CommandError(f"The database does not answer: {error}") from None
     if workers:
         raise CommandError(
             f"A worker that takes jobs of the queue {QUEUE!r} is running: {', '.join(workers)}. "

@@ -86,8 +86,9 @@ def await_end(stage: Stage, workers: Fleet, after: int, *, within: float) -> Non
     """Wait until every job of this experiment has ended."""
 
     def none_left() -> bool:
-        rows = stage.place.patiently(lambda: stage.place.rows(LEFT, after=after, queue=QUEUE), [])
-        return bool(rows) and rows[0][0] == 0
+        return stage.place.patiently(
+            lambda: stage.place.rows(LEFT, after=after, queue=QUEUE)[0][0] == 0, False
+        )
 
     stage.until(none_left, "every job has ended", within=within, fleet=workers)
 

@@ -47,7 +47,8 @@ class Sampler(threading.Thread):
     def run(self) -> None:
         """Look."""
         while not self._over.wait(PAUSE):
-            for each in self._place.patiently(self._look, []):
+            nothing: list[Glimpse] = []
+            for each in self._place.patiently(self._look, nothing):
                 self._seen.setdefault((each.token, each.ends), each)
         self._place.connection.close()
 

@@ -81,8 +81,9 @@ class Stage:
         """Wait until jobs are finished."""
 
         def all_done() -> bool:
-            rows = self.place.patiently(lambda: self.place.rows(UNFINISHED, ids=list(jobs)), [])
-            return bool(rows) and rows[0][0] == 0
+            return self.place.patiently(
+                lambda: self.place.rows(UNFINISHED, ids=list(jobs))[0][0] == 0, False
+            )
 
         what = f"{len(jobs)} jobs are finished"
         self.until(all_done, what, within=within, fleet=fleet)

@@ -107,9 +107,11 @@ def load(text: str) -> Recording:
     try:
         for key, kind in lists.items():
             document[key] = tuple(_checked(kind(**each)) for each in document.get(key, ()))
-        return _checked(Recording(**document))
+        made = Recording(**document)
+        _checked(made)
     except (TypeError, KeyError) as error:
         raise NotARecording(f"This recording is incomplete or has been changed: {error}.") from None
+    return made
 
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -49,7 +49,7 @@ def clock(page: Page) -> str:
 
 
 def current(page: Page) -> str:
-    return page.locator("li[aria-current=step] strong").inner_text()
+    return page.locator("[aria-current=step] strong").inner_text()
 
 
 def owner(page: Page) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,20 +13,18 @@ from example_project import embedded
 
 from . import places, times
 from .places import Place, Server
-from .scene import Scene, opened
+from .scene import Scene, Scenes, opened
 
 
 @pytest.fixture(scope="session")
-def place(django_db_blocker: pytest.FixtureRequest) -> Iterator[Place]:
+def place(django_db_blocker: Any) -> Iterator[Place]:
     """A database of the process tests' own, on the server of the run."""
     with django_db_blocker.unblock(), places.made(os.environ["DATABASE_URL"]) as made:
         yield made
 
 
 @pytest.fixture(scope="session")
-def scenes(
-    place: Place, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], AbstractContextManager[Scene]]:
+def scenes(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Scenes:
     """Opens scenes, one at a time, for fixtures that play one for several tests."""
     return lambda name: opened(place, tmp_path_factory.mktemp(name))
 
@@ -50,7 +48,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def harmed_place(server: Server, django_db_blocker: pytest.FixtureRequest) -> Iterator[Place]:
+def harmed_place(server: Server, django_db_blocker: Any) -> Iterator[Place]:
     """A database on the server that may be harmed."""
     with django_db_blocker.unblock(), places.made(server.url) as made:
         yield made

@@ -116,6 +116,11 @@ class Server:
         self._seat = embedded._sit_down(self.directory, lasting=True)
         self.url = self._seat.url
 
+    @property
+    def said(self) -> str:
+        """The server's log since its last start."""
+        return (self.directory / "server.log").read_text(errors="replace")
+
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it: SIGINT is PostgreSQL's fast mode, SIGQUIT its immediate one."""
         told = self.directory / "server.json"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -168,6 +168,10 @@ def enqueue_path(path: str, *args: Any) -> int:
         max_attempts=3,
     )
     return transitions.enqueue(connection, job).id
+
+
+#: Opens a scene by a name; for fixtures that play one for several tests.
+Scenes = Callable[[str], AbstractContextManager["Scene"]]
 
 
 @contextmanager

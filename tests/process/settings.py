@@ -9,10 +9,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tests.settings import *  # noqa: F403
-from tests.settings import env
+from tests.settings import INSTALLED_APPS, env
 
 # What a worker needs and no more: it is started often.
-INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django_relay"]
+_needed = {"django.contrib.auth", "django.contrib.contenttypes", "django_relay", "django_tasks"}
+INSTALLED_APPS = [app for app in INSTALLED_APPS if app in _needed]
 INSTALLED_APPS += env.list("RELAY_TEST_APPS", default=[])
 
 TASKS = {

@@ -13,6 +13,7 @@ from . import tasks
 from .aftercheck import after_check
 from .scene import Scene, enqueue
 from .waiting import wait_until
+from .workers import Worker
 
 pytestmark = pytest.mark.process
 
@@ -27,8 +28,8 @@ shift = float(os.environ["RELAY_TEST_SHIFT"])
 started = time.monotonic()
 
 def moved():
-    # From the tenth second on it is set back by ten minutes.
-    return shift - (600 if time.monotonic() - started > 10 else 0)
+    # From the sixth second on it is set back by ten minutes.
+    return shift - (600 if time.monotonic() - started > 6 else 0)
 
 class Kind(type):
     def __instancecheck__(cls, value):
@@ -52,25 +53,33 @@ datetime.datetime = Moved
 """
 
 
-def test_workers_whose_clocks_are_an_hour_off_do_everything_by_the_databases_time(
-    scene: Scene,
-) -> None:
+def workers_off(scene: Scene, shifts: dict[str, int]) -> dict[str, Worker]:
+    """Start workers whose wall clocks are off by so many seconds."""
     (scene.directory / "sitecustomize.py").write_text(SITECUSTOMIZE)
     path = os.pathsep.join([str(scene.directory), os.environ.get("PYTHONPATH", "")])
-    shifts = {"ahead": "3600", "behind": "-3600"}
-    workers = {
+    return {
         name: scene.start(
-            name, queues=["all", name], slots=4, env={"PYTHONPATH": path, "RELAY_TEST_SHIFT": shift}
+            name,
+            queues=["all", name],
+            slots=4,
+            env={"PYTHONPATH": path, "RELAY_TEST_SHIFT": str(shift)},
         )
         for name, shift in shifts.items()
     }
+
+
+def test_workers_whose_clocks_are_an_hour_off_do_everything_by_the_databases_time(
+    scene: Scene,
+) -> None:
+    workers = workers_off(scene, {"ahead": 3600, "behind": -3600})
+    shifts = list(workers)
     right = scene.start("right", queues=["all", *shifts], slots=4)
     gate = scene.occupy(right)
     hours = [enqueue(tasks.tell_time, queue=worker.own) for worker in workers.values()]
     told = [float(job.result) for job in scene.succeeds(*hours, within=60)]
     assert told[0] - told[1] > 6000, "the clocks are not off"
 
-    long = [enqueue(tasks.rest, 14, queue=name) for name in shifts]
+    long = [enqueue(tasks.rest, 10, queue=name) for name in shifts]
     for job_id in long:
         scene.begun(job_id)
     gate.touch()

@@ -14,7 +14,7 @@ POLL = 0.5
 
 
 def test_six_deploys_cost_a_job_with_three_attempts_none_of_them(scene: Scene) -> None:
-    job_id = enqueue(tasks.rest, 5)
+    job_id = enqueue(tasks.rest, 4)
     stopped = []
     for number in range(1, 7):
         worker = scene.start(f"deploy-{number}", flags=["--grace", "0.5"])

@@ -10,7 +10,7 @@ import pytest
 
 from . import tasks
 from .aftercheck import after_check
-from .scene import Scene, enqueue
+from .scene import Scene, Scenes, enqueue
 from .waiting import let_pass, wait_until
 from .workers import send
 
@@ -50,7 +50,7 @@ def owner(scene: Scene, job_id: int) -> tuple[Any, int]:
 
 
 @pytest.fixture(scope="module")
-def late(scenes) -> dict[str, Late]:
+def late(scenes: Scenes) -> dict[str, Late]:
     """Four workers frozen in mid-job until another runs their jobs, then woken."""
     with scenes("late") as scene:
         frozen = {case: scene.start(case, queues=[case], flags=["--grace", "1"]) for case in CASES}
@@ -83,23 +83,27 @@ def late(scenes) -> dict[str, Late]:
         scene.succeeds(*jobs.values())
         assert frozen.pop("release").wait(10) == 0
         after_check(scene, other, *frozen.values())
-        logs = {worker.name: worker.said for worker in scene.workers}
-        found = {}
-        for case, job_id in jobs.items():
-            job = scene.job(job_id)
-            (refused,) = scene.events(job_id, "refused")
-            found[case] = Late(
-                kinds=scene.kinds(job_id),
-                refused=refused.data,
-                result=scene.result(job_id).return_value,
-                begins=len(scene.begins(job_id)),
-                lease_before=before[case],
-                lease_after=after[case],
-                failures=job.failures,
-                interruptions=job.interruptions,
-                log=logs[case],
-            )
-        return found
+        return {case: told(scene, case, jobs[case], before[case], after[case]) for case in CASES}
+
+
+def told(
+    scene: Scene, case: str, job_id: int, before: tuple[Any, int], after: tuple[Any, int]
+) -> Late:
+    """Write down what became of one job."""
+    job = scene.job(job_id)
+    (refused,) = scene.events(job_id, "refused")
+    (log,) = (worker.said for worker in scene.workers if worker.name == case)
+    return Late(
+        kinds=scene.kinds(job_id),
+        refused=refused.data,
+        result=scene.result(job_id).return_value,
+        begins=len(scene.begins(job_id)),
+        lease_before=before,
+        lease_after=after,
+        failures=job.failures,
+        interruptions=job.interruptions,
+        log=log,
+    )
 
 
 @pytest.mark.parametrize("case", CASES)

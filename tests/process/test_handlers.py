@@ -8,7 +8,7 @@ import pytest
 
 from django_relay import compat
 
-from . import tasks
+from . import tasks, unruly
 from .aftercheck import after_check
 from .faulty import raise_at_end, raise_at_start
 from .scene import Scene, enqueue, enqueue_many
@@ -41,7 +41,7 @@ def test_exits_and_interrupts_of_a_handler_are_failures_and_cost_no_slot(scene: 
     worker = scene.start("a", slots=2)
     jobs = {
         enqueue(task, how): name
-        for task in (tasks.leave, tasks.leave_async)
+        for task in (unruly.leave, unruly.leave_async)
         for how, name in LEAVES.items()
         for _ in range(2)
     }
@@ -64,7 +64,7 @@ def test_exits_and_interrupts_of_a_handler_are_failures_and_cost_no_slot(scene: 
 
 def test_an_exception_that_cannot_be_shown_or_imported_is_recorded(scene: Scene) -> None:
     worker = scene.start("a", slots=2)
-    jobs = {enqueue(tasks.raise_odd, how): name for how, name in ODD.items()}
+    jobs = {enqueue(unruly.raise_odd, how): name for how, name in ODD.items()}
     scene.reaches("failed", *jobs, within=40)
     for job_id, name in jobs.items():
         assert scene.kinds(job_id) == ["enqueued", "claimed", "retried", "claimed", "failed"]
@@ -114,7 +114,7 @@ def test_receivers_and_logging_that_raise_decide_nothing(scene: Scene, cases: li
     finally:
         compat.task_enqueued.disconnect(raise_at_enqueue)
     for case, (well, not_at_first) in jobs.items():
-        scene.succeeds(well, not_at_first, within=20)
+        scene.succeeds(well, not_at_first, within=12)
         assert scene.kinds(well) == ["enqueued", "claimed", "succeeded"], case
         assert scene.kinds(not_at_first)[1:] == ["claimed", "retried", "claimed", "succeeded"], case
         assert (len(scene.begins(well)), len(scene.begins(not_at_first))) == (1, 2), case

@@ -9,7 +9,7 @@ import pytest
 
 from . import tasks, times
 from .aftercheck import after_check
-from .scene import Scene, enqueue
+from .scene import Scene, Scenes, enqueue
 from .waiting import let_pass, wait_until
 from .workers import Worker, send
 
@@ -68,7 +68,7 @@ def test_a_killed_childs_job_is_taken_over_at_once_where_a_slot_is_free(scene: S
 
 
 @pytest.fixture(scope="module")
-def losses(scenes) -> dict[str, Loss]:
+def losses(scenes: Scenes) -> dict[str, Loss]:
     """Six workers with a job each, harmed in six ways; a seventh that serves all their queues."""
     with scenes("losses") as scene:
         victims = {way: scene.start(way.replace(" ", "-"), queues=[way]) for way in WAYS}
@@ -127,7 +127,7 @@ class Recovery:
 
 
 @pytest.fixture(scope="module")
-def recoveries(scenes) -> dict[str, Recovery]:
+def recoveries(scenes: Scenes) -> dict[str, Recovery]:
     """Three workers killed in mid-job, and for each another one that comes at once or later."""
     cases = {"supervisor": "supervisor", "group": "group", "nobody": "group"}
     with scenes("recoveries") as scene:

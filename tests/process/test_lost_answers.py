@@ -42,8 +42,11 @@ def proxy(scene: Scene) -> Iterator[Proxy]:
             worker.end()
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("task", [tasks.hold, tasks.hold_and_fail], ids=["success", "failure"])
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(tasks.hold, marks=pytest.mark.smoke), tasks.hold_and_fail],
+    ids=["success", "failure"],
+)
 def test_an_ending_whose_answer_was_lost_counts_once_and_is_not_refused(
     scene: Scene, proxy: Proxy, task: object
 ) -> None:

@@ -6,12 +6,13 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import Any
 
 import psycopg
 import pytest
 from django.db import connection
 
-from . import places, tasks
+from . import places, tasks, unruly
 from .aftercheck import after_check
 from .namespaces import NEW_PIDS, why_not
 from .places import Place, Server
@@ -134,7 +135,6 @@ def test_a_child_started_while_the_database_is_away_waits_for_it(
     after_check(harmed, worker)
 
 
-@pytest.mark.smoke
 def test_a_worker_started_before_the_server_says_so_once_and_waits(
     harmed: Scene, server: Server
 ) -> None:
@@ -153,7 +153,7 @@ def test_a_worker_started_before_the_server_says_so_once_and_waits(
 
 
 @pytest.fixture
-def empty_place(django_db_blocker: pytest.FixtureRequest) -> Iterator[Place]:
+def empty_place(django_db_blocker: Any) -> Iterator[Place]:
     """A database before ``migrate``."""
     with (
         django_db_blocker.unblock(),
@@ -215,7 +215,7 @@ def impatient_role(scene: Scene) -> Iterator[None]:
 def test_sessions_that_handlers_close_or_the_server_ends_cost_nothing(scene: Scene) -> None:
     worker = scene.start("a", slots=2)
     jobs = [
-        enqueue(tasks.lose_session, how) for how in ("close", "close all", "terminate", "sleep")
+        enqueue(unruly.lose_session, how) for how in ("close", "close all", "terminate", "sleep")
     ]
     scene.succeeds(*jobs[:3], within=20)
     (slept,) = scene.reaches("scheduled", jobs[3], within=20)

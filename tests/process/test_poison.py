@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import pytest
 
-from . import tasks
+from . import tasks, unruly
 from .aftercheck import after_check
-from .scene import Scene, enqueue, enqueue_many
+from .scene import Scene, Scenes, enqueue, enqueue_many
 
 pytestmark = pytest.mark.process
 
@@ -30,14 +30,14 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def stories(scenes) -> dict[str, Story]:
+def stories(scenes: Scenes) -> dict[str, Story]:
     """Three workers of four slots, each with a poison job among twenty innocent ones."""
     with scenes("poison") as scene:
         workers = [scene.start(how, queues=[how], slots=4) for how in KINDS]
         innocents, poisons = {}, {}
         for how in KINDS:
             innocents[how] = enqueue_many(tasks.rest, [[1.5]] * 5, queue=how)
-            poisons[how] = enqueue(tasks.poison, how, queue=how)
+            poisons[how] = enqueue(unruly.poison, how, queue=how)
             innocents[how] += enqueue_many(tasks.rest, [[1.5]] * 15, queue=how)
         ended = scene.reaches("failed", *poisons.values(), within=90)
         done = {how: scene.succeeds(*innocents[how], within=60) for how in KINDS}
@@ -82,7 +82,7 @@ def test_jobs_beside_it_succeed_and_lose_their_process_once_at_most(
 @pytest.mark.smoke
 def test_a_job_that_kills_its_process_may_be_the_only_one(scene: Scene) -> None:
     worker = scene.start("a", slots=2)
-    job_id = enqueue(tasks.poison.using(max_attempts=1), "kill")
+    job_id = enqueue(unruly.poison.using(max_attempts=1), "kill")
     (job,) = scene.reaches("failed", job_id)
     assert (job.failures, job.losses) == (0, 1)
     assert len(scene.begins(job_id)) == 1

@@ -6,13 +6,15 @@ import html
 import json
 import re
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from django_relay import recording, replay
 from django_relay.recording import Mark, Moment, NotARecording, RecordedJob, Recording, Sight
+from tests.pages import DOCS, PAGES, code, table
 
 CRASH = Recording(
     experiment="crash",
@@ -101,6 +103,22 @@ def test_a_truncated_recording_is_refused(share: float) -> None:
     whole = recording.dump(CRASH)
     with pytest.raises(NotARecording, match="only a part of one"):
         recording.load(whole[: int(len(whole) * share)])
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [
+        ("The document", Recording),
+        ("Jobs", RecordedJob),
+        ("Moments", Moment),
+        ("Sights", Sight),
+        ("Marks", Mark),
+    ],
+)
+def test_the_page_of_the_format_tells_every_field(heading: str, kind: type) -> None:
+    told = [code(cells[0])[0] for cells in table(DOCS / "reference" / "recordings.md", heading)]
+    own = ["format", "version"] if kind is Recording else []
+    assert told == own + [each.name for each in fields(kind)]
 
 
 def test_leases_have_letters_that_do_not_end_at_z() -> None:
@@ -217,3 +235,25 @@ def test_a_burst_of_nothing_but_zeros_is_drawn() -> None:
     zeros = row(jobs_per_second=0, ceiling_jobs_per_second=0, share=0, start_ms=nothing)
     made = replace(CRASH, experiment="burst", figures={"configurations": [zeros]})
     assert "0/s" in text_of(replay.self_contained(made))
+
+
+# The recordings of the documentation --------------------------------------------------------------
+
+RECORDED = sorted((DOCS / "recordings").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_a_recording_of_the_documentation_has_its_page(path: Path) -> None:
+    made = recording.load(path.read_text(encoding="utf-8"))
+    page = DOCS / "_static" / "recordings" / f"{path.stem}.html"
+    again = "python docs/recordings/record.py --pages makes it anew"
+    assert page.read_text(encoding="utf-8") == replay.self_contained(made), again
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_figures_and_pages_that_are_told_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r'(?:href|src)="([^":]+)"', text):
+        assert (page.parent / target).exists(), target
+    for name, command in re.findall(r"<!-- (\w+): written by (\S+) -->\n(?=<!-- end)", text):
+        raise AssertionError(f"the figures of {name} are to be written by {command}")

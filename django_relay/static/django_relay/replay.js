@@ -201,9 +201,10 @@
         promise.setAttribute("x", from);
         promise.setAttribute("width", Math.max(to - from, 0));
         flag.setAttribute("d", `M${at} ${y - 3}v36`);
-        told.setAttribute("x", Math.min(at, this.right - 2));
-        told.setAttribute("text-anchor", at > this.right - 70 ? "end" : "middle");
-        told.textContent = end > ms ? `until ${clock(end)}` : "run out";
+        const over = end <= ms;
+        told.setAttribute("x", Math.min(over ? at - 4 : at, this.right - 2));
+        told.setAttribute("text-anchor", over || at > this.right - 70 ? "end" : "middle");
+        told.textContent = over ? "run out" : `until ${clock(end)}`;
       });
     }
 
@@ -411,13 +412,13 @@
     }
 
     arrive(at, beat) {
-      this.lines[this.at]?.removeAttribute("aria-current");
+      this.lines[this.at]?.firstElementChild.removeAttribute("aria-current");
       this.lines.forEach((line, place) => line.classList.toggle("replay-ahead", place > at));
       this.at = at;
       this.parts.caption.textContent = beat ? `${beat.title}. ${beat.note}${!beat.note || beat.note.endsWith(".") ? "" : "."}` : "Not enqueued yet.";
       const line = this.lines[at];
       if (!line) return;
-      line.setAttribute("aria-current", "step");
+      line.firstElementChild.setAttribute("aria-current", "step");
       const frame = line.parentElement;
       if (frame.scrollHeight > frame.clientHeight && this.begun)
         frame.scrollTop = line.offsetTop + line.clientHeight / 2 - frame.clientHeight / 2;

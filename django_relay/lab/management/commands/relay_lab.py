@@ -43,6 +43,7 @@ class Command(BaseCommand):
     """Runs one experiment with real workers on a queue of its own."""
 
     help = "Kill, freeze, load and restart things on purpose, and see that no job is lost."
+    requires_system_checks = ()
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """One sub-command an experiment, and one that makes a page of a recording."""
@@ -103,6 +104,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **flags: Any) -> None:
         """Run it. An interrupted experiment ends what it started, too."""
+        for path in (flags.get("record"), flags["html"]):
+            if path is not None and not path.parent.is_dir():
+                raise CommandError(f"{path}: there is no directory {path.parent}.")
         try:
             if flags["experiment"] == "page":
                 self._page(flags["recording"], flags["html"])
@@ -121,10 +125,13 @@ class Command(BaseCommand):
 
     def _run(self, flags: dict[str, Any]) -> Result:
         # A terminated lab ends its workers as an interrupted one does.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
         experiment, wishes = _wishes(flags)
-        with stage.opened(self._say, keep=flags["keep"]) as opened:
-            return experiment(opened, wishes)
+        try:
+            with stage.opened(self._say, keep=flags["keep"]) as opened:
+                return experiment(opened, wishes)
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     def _say(self, text: str) -> None:
         self.stderr.write(text, str)
