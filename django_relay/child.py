@@ -16,6 +16,8 @@ import sys
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -81,30 +83,37 @@ class Bookkeeper:
         asked = boot_time()
         self._hands.looking()
         try:
-            claim = self._ask(wanted, alone=alone, bounded=True)
-            if not claim.jobs and not claim.before_alone:
-                claim = self._ask(wanted, alone=alone, bounded=False)
+            claim = self._ask(wanted, alone=alone)
             again = [job.job_id for job in claim.jobs if job.claim > 1]
             pasts = results.pasts(self.connection, again) if again else {}
         except ABSENT:
             self._hands.wake()
             raise
-        self._hands.add(claim, asked=asked, alone=alone, pasts=pasts)
+        self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts)
         self._slots.dispatch()
         if len(claim.jobs) >= wanted and not alone:
             self._channel.send(kind="more")
 
-    def _ask(self, wanted: int, *, alone: bool, bounded: bool) -> transitions.Claim:
-        return transitions.claim(
+    def _ask(self, wanted: int, *, alone: bool) -> transitions.Claim:
+        """Claim by the heads of the queues; if that leaves something, claim the rest without."""
+        ask = partial(
+            transitions.claim,
             self.connection,
-            wanted,
             database=self._plan.database,
             queues=self._plan.queues,
             worker=self._plan.worker,
             lease=self._plan.lease,
             alone=alone,
-            bounded=bounded,
         )
+        claim = ask(wanted)
+        short = wanted - len(claim.jobs)
+        if not short or not claim.left or claim.before_alone:
+            return claim
+        try:
+            rest = ask(short, bounded=False)
+        except psycopg.Error:
+            return claim  # which is committed; the rest is looked for again
+        return replace(rest, jobs=claim.jobs + rest.jobs)
 
     def _settle(self, endings: list[Hand]) -> None:
         try:

@@ -26,6 +26,8 @@ logger = logging.getLogger("django_relay.worker")
 SHORT = 0.1
 #: Endings of handlers shorter than this are gathered for as long, in seconds.
 GATHER = 0.005
+#: After a claim that came back short, the next one waits this long, in seconds.
+COALESCE = 0.015
 #: A job fetched ahead goes back when no slot began it within this time, in seconds.
 PATIENCE = 1.0
 
@@ -68,6 +70,7 @@ class Hands:
         self._begun = 0
         self._average = 1.0
         self._in_vain = False
+        self._not_before = 0.0
         self._finish_by: float | None = None
         self._supervised = time.monotonic()
 
@@ -120,14 +123,23 @@ class Hands:
         """Sleep until there is something to write or to claim; return the endings to be sent."""
         with self.changed:
             if not (self._endings or self.wanted()[0] or self._to_give_back()):
-                soon = self._finish_by is not None or self._backlog
-                self.changed.wait(timeout=0.05 if soon else min(self._plan.poll, 1.0))
+                self.changed.wait(timeout=self._patience())
             self._gather()
             for hand in self._to_give_back():
                 self._in_vain |= hand.began is None
                 self._present(hand, released())
             endings, self._endings = self._endings, []
             return endings
+
+    def _pausing(self) -> float:
+        """How many seconds until the next claim may be sent; none when nothing is in hand."""
+        return 0.0 if self.empty else self._not_before - time.monotonic()
+
+    def _patience(self) -> float:
+        """How long to sleep at the most."""
+        if self._look and (pause := self._pausing()) > 0:
+            return pause
+        return 0.05 if self._finish_by is not None or self._backlog else min(self._plan.poll, 1.0)
 
     def _gather(self) -> None:
         """Give jobs of a moment a moment to end together: a statement costs more than they do."""
@@ -141,17 +153,20 @@ class Hands:
     def wanted(self) -> tuple[int, bool]:
         """How many jobs to claim now, and whether as one that runs alone."""
         with self.changed:
-            if not self._look or not self.taking:
+            if not self._look or not self.taking or self._pausing() > 0:
                 return 0, False
             if self._before_alone and self.empty:
                 return 1, True
             return max(self._room(), 0), False
 
-    def add(self, claim: Claim, *, asked: float, alone: bool, pasts: dict[int, Past]) -> None:
+    def add(
+        self, claim: Claim, *, asked: float, wanted: int, alone: bool, pasts: dict[int, Past]
+    ) -> None:
         """Take what was claimed by a request sent at boot time ``asked``; leases count from there.
 
-        A short answer does not mean that nothing is left, so only an empty one ends the looking;
-        one that ended before a job that must run alone goes on when this child is empty.
+        A full answer means that there may be more; after a short one wake-ups are gathered for a
+        moment while something is in hand, so that jobs which come one by one are not fetched one by
+        one. One that ended before a job that must run alone goes on when this child is empty.
         """
         now = time.monotonic()
         with self.changed:
@@ -162,8 +177,9 @@ class Hands:
                 if alone and job.losses:
                     self._alone = hand
             self._before_alone = claim.before_alone
-            found = bool(claim.jobs) or (claim.before_alone and self.empty)
-            self._look = self._look or found
+            full = len(claim.jobs) >= wanted
+            self._look = self._look or full or (claim.before_alone and self.empty)
+            self._not_before = 0.0 if full else now + COALESCE
             self.changed.notify_all()
 
     def looking(self) -> None:

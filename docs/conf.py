@@ -20,3 +20,4 @@ html_theme = "furo"
 html_title = "django_relay"
 html_show_sphinx = False
 html_copy_source = False
+html_static_path = ["_static"]

@@ -109,12 +109,16 @@ class Fleet:
         deadline = time.monotonic() + START
         while missing := [ship for ship in self.alive if not ship.id]:
             self.check()
-            rows = self.place.rows(ATTENDING, queues=[QUEUE])
-            for ship in missing:
-                ship.id = next((row[0] for row in rows if ship.owns(row[0])), "")
+            self.identify(ATTENDING)
             if time.monotonic() > deadline:
                 raise CommandError(f"A worker is not ready after {START:.0f} s.\n{missing[0].said}")
             time.sleep(0.02)
+
+    def identify(self, query: str = WORKERS) -> None:
+        """Learn what the workers call themselves that are there by now."""
+        rows = self.place.rows(query, queues=[QUEUE])
+        for ship in self.ships:
+            ship.id = ship.id or next((row[0] for row in rows if ship.owns(row[0])), "")
 
     def check(self) -> None:
         """Raise CommandError with the end of its log when a worker has ended unasked."""

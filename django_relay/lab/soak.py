@@ -98,7 +98,10 @@ class Storm:
             self.fleet.start("--processes", "2", "--slots", "2")
 
     def _mark(self, what: str, ship: Ship | None) -> None:
-        whom = "" if ship is None else ship.id
+        if ship is not None and not ship.id:
+            self.stage.place.patiently(self.fleet.identify, None)
+        # One that is hit before it ever waited for a job has run none.
+        whom = "" if ship is None else ship.id or "a worker that had not begun"
         self.marks.append((self.stage.clock.now(), what, whom))
 
     def _strike(self) -> None:

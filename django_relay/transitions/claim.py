@@ -48,10 +48,12 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The answer to a claim: the jobs, and whether it ended before one that must run alone."""
+    """The answer to a claim: the jobs, whether it ended before one that must run alone, and whether
+    anything else was ready: of lower priority than the head, or locked for a moment."""
 
     jobs: tuple[Claimed, ...]
     before_alone: bool
+    left: bool
 
 
 # The names of the worker's queues as given, or of all queues that have something ready: one index
@@ -70,9 +72,10 @@ ANY = """
 # Locks: the picked job rows, SKIP LOCKED, so no claim waits for another or for a promotion.
 # `head` reads, without a lock, the first job of each queue; `picked` goes through the queues by
 # their heads, highest priority first and then oldest, so that no queue starves another. `bounded`
-# keeps it to rows as good as the head; without, a second claim takes what is left when the heads
-# were locked. The outer LIMIT stops the loop: exactly the rows picked are locked. The lock returns
-# the newest version of a row, so `claims` is counted from there and not from the snapshot.
+# keeps it to rows as good as the head; without, a second claim takes what is `remaining`, because
+# it was worth less or its head was locked. The outer LIMIT stops the loop: exactly the rows picked
+# are locked. The lock returns the newest version of a row, so `claims` is counted from there and
+# not from the snapshot.
 # `before` cuts the list in front of the first job that has cost a process: it runs alone.
 # The lease goes in first, and only jobs whose lease went in are moved: an orphan lease or a full
 # limit holds up one job, never the claim. Two claimers can never get one job: the second finds its
@@ -89,6 +92,14 @@ WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
   SELECT p.* FROM head CROSS JOIN LATERAL ({pick}) AS p LIMIT {limit}
 ), placed AS MATERIALIZED (
   SELECT picked.*, row_number() OVER () AS place FROM picked
+), remaining AS MATERIALIZED (
+  SELECT EXISTS (
+    SELECT 1 FROM head CROSS JOIN LATERAL (
+      SELECT 1 FROM django_relay_job
+      WHERE state = 'ready' AND queue = head.name AND id <> ALL (ARRAY(SELECT id FROM picked))
+      ORDER BY (-priority), id LIMIT 1
+    ) AS r
+  ) AS any
 ), before AS MATERIALIZED (
   SELECT min(place) AS place FROM placed WHERE losses > 0 AND NOT %(alone)s
 ), lease AS (
@@ -119,10 +130,10 @@ WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
   FROM lease AS l JOIN job AS j ON j.id = l.job_id
 )
 SELECT
-  before.place IS NOT NULL, j.id, l.token::text, l.claim, j.queue, j.task, j.args, j.kwargs,
-  j.priority, j.failures, j.losses, j.interruptions, j.max_attempts, j.timeout, j.metadata,
+  before.place IS NOT NULL, remaining.any, j.id, l.token::text, l.claim, j.queue, j.task,
+  j.args, j.kwargs, j.priority, j.failures, j.losses, j.interruptions, j.max_attempts, j.timeout, j.metadata,
   l.acquired_at, j.enqueued_at, j.run_after, j.started_at
-FROM before
+FROM before CROSS JOIN remaining
 LEFT JOIN (job AS j JOIN lease AS l ON l.job_id = j.id JOIN placed AS p ON p.id = j.id) ON true
 ORDER BY p.place
 """
@@ -201,6 +212,7 @@ def claim(
         cursor.execute(statement, values)
         rows = cursor.fetchall()
     return Claim(
-        jobs=tuple(Claimed(*row[1:]) for row in rows if row[1] is not None),
+        jobs=tuple(Claimed(*row[2:]) for row in rows if row[2] is not None),
         before_alone=rows[0][0],
+        left=rows[0][1],
     )

@@ -103,11 +103,12 @@ def led_to(url: str) -> Iterator[None]:
 class Server:
     """A PostgreSQL of one test alone, which it may stop, start and reconfigure.
 
-    The same port each time; as the embedded server of the project it ends with this process.
+    The same port each time. As other borrowed servers it ends with this process, and what a killed
+    run has left of it is cleared away by the next.
     """
 
     def __init__(self) -> None:
-        self.directory = Path(tempfile.mkdtemp(prefix="harmed-", dir=cluster.home()))
+        self.directory = Path(tempfile.mkdtemp(prefix="borrowed-", dir=cluster.home()))
         cluster.make_directory(self.directory)
         self.start()
 

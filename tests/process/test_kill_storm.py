@@ -16,7 +16,7 @@ from .workers import send
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-SECONDS = 10
+SECONDS = 8
 SIGNALS = [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM]
 
 
@@ -30,9 +30,9 @@ def test_every_job_ends_once_through_a_storm_of_kills_and_freezes(scene: Scene) 
     workers = [scene.start(f"first-{n}", **how) for n in range(2)]
     jobs = [
         enqueue(tasks.rest.using(max_attempts=None), chance.choice([0.02, 0.1, 0.5, 3.0]))
-        for _ in range(120)
+        for _ in range(80)
     ]
-    jobs += [enqueue(tasks.rest_async.using(max_attempts=None), 0.5) for _ in range(20)]
+    jobs += [enqueue(tasks.rest_async.using(max_attempts=None), 0.5) for _ in range(10)]
     scene.begun(jobs[0], within=60)
     end = time.monotonic() + SECONDS
     frozen: list[int] = []
