@@ -130,9 +130,9 @@ WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
   FROM lease AS l JOIN job AS j ON j.id = l.job_id
 )
 SELECT
-  before.place IS NOT NULL, remaining.any, j.id, l.token::text, l.claim, j.queue, j.task,
-  j.args, j.kwargs, j.priority, j.failures, j.losses, j.interruptions, j.max_attempts, j.timeout, j.metadata,
-  l.acquired_at, j.enqueued_at, j.run_after, j.started_at
+  before.place IS NOT NULL, remaining.any, j.id, l.token::text, l.claim, j.queue, j.task, j.args,
+  j.kwargs, j.priority, j.failures, j.losses, j.interruptions, j.max_attempts, j.timeout,
+  j.metadata, l.acquired_at, j.enqueued_at, j.run_after, j.started_at
 FROM before CROSS JOIN remaining
 LEFT JOIN (job AS j JOIN lease AS l ON l.job_id = j.id JOIN placed AS p ON p.id = j.id) ON true
 ORDER BY p.place
