@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import states, transitions
+    from . import audit, outcomes, recording, replay, states, transitions
     from .backoff import Backoff
     from .context import RelayContext, current_job
     from .exceptions import (
@@ -38,7 +38,11 @@ __all__ = [
     "RelayContext",
     "Snooze",
     "WorkerLost",
+    "audit",
     "current_job",
+    "outcomes",
+    "recording",
+    "replay",
     "states",
     "task",
     "transitions",
@@ -55,7 +59,11 @@ _HOMES: dict[str, str | None] = {
     "RelayContext": "context",
     "Snooze": "exceptions",
     "WorkerLost": "exceptions",
+    "audit": None,
     "current_job": "context",
+    "outcomes": None,
+    "recording": None,
+    "replay": None,
     "states": None,
     "transitions": None,
 }
