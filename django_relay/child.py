@@ -23,7 +23,7 @@ from typing import Any
 import psycopg
 from django.db import DatabaseError, connections
 
-from . import execution, logs, results, transitions
+from . import execution, hygiene, logs, results, transitions
 from .connection import Bookkeeping
 from .context import boot_time
 from .hands import Hand, Hands
@@ -189,6 +189,7 @@ def main(descriptor: int) -> None:
     plan = Plan(**_first(channel)["plan"])
 
     logs.prepare(plan.verbosity)
+    hygiene.watch()
     hands = Hands(plan, execution.is_async)
     slots = Slots(plan, hands, channel)
     bookkeeper = Bookkeeper(plan, hands, slots, channel)

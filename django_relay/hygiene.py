@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import sys
 from typing import Any
 
 from django.db import close_old_connections, connections, reset_queries
+from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
 from .exceptions import RelayError
@@ -21,6 +23,34 @@ from .exceptions import RelayError
 
 class TransactionLeftOpen(RelayError):
     """The handler ended without ending a transaction it had begun; it has been rolled back."""
+
+
+#: Statements that leave something on a session for whoever has it next: settings, locks,
+#: temporary tables, cursors. One too many costs a new session, no more.
+_LASTING = re.compile(
+    r"\A\s*(?:SET|RESET|LISTEN|PREPARE|DECLARE|LOAD)\b|\bTEMP(?:ORARY)?\b|\bset_config\b"
+    r"|\bpg_(?:try_)?advisory_lock",
+    re.IGNORECASE,
+)
+
+
+def watch() -> None:
+    """From now on note which sessions of this process are changed, by SQL that Django sends.
+
+    What a handler does with the driver's own connection is not seen.
+    """
+    connection_created.connect(_watch, dispatch_uid="django_relay.hygiene")
+
+
+def _watch(sender: Any, connection: Any, **kwargs: Any) -> None:
+    if _note not in connection.execute_wrappers:
+        connection.execute_wrappers.append(_note)
+
+
+def _note(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+    if not isinstance(sql, str) or _LASTING.search(sql):
+        context["connection"].relay_changed = True
+    return execute(sql, params, many, context)
 
 
 def prepare() -> None:
@@ -35,6 +65,8 @@ def clean() -> list[str]:
     for connection in connections.all(initialized_only=True):
         if _left_open(connection):
             left.append(connection.alias)
+            discard(connection)
+        elif getattr(connection, "relay_changed", False):
             discard(connection)
         else:
             connection.queries_log.clear()
@@ -56,6 +88,9 @@ def discard(connection: Any) -> None:
     if raw is not None:
         with contextlib.suppress(Exception):
             raw.close()
+        # Where Django pools sessions, the pool must have the closed one back to open another.
+        with contextlib.suppress(Exception):
+            connection.close()
 
 
 def _left_open(connection: Any) -> bool:

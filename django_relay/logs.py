@@ -6,6 +6,7 @@ same as keys: job_id, task, claim, state, worker.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from .outcomes import Ending
@@ -16,8 +17,18 @@ logger = logging.getLogger("django_relay.worker")
 LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
 
+class _Calm(logging.Logger):
+    """A logger whose handlers may raise: the project's broken log is no reason to lose a job."""
+
+    def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - the parent's name
+        with contextlib.suppress(Exception):
+            super().callHandlers(record)
+
+
 def prepare(verbosity: int) -> None:
-    """Log to standard error where the project has not said where to."""
+    """Log to standard error where the project has not said where to, and survive its handlers."""
+    for name in ("django_relay", "django_relay.worker", "django_relay.signals"):
+        logging.getLogger(name).__class__ = _Calm
     tree = logging.getLogger("django_relay")
     if tree.hasHandlers():
         return

@@ -145,7 +145,7 @@ _LIMIT = 987_654_321
 
 @cache
 def _pick(database: str) -> str:
-    """Compile the pick once, on a connection of its own that is closed again."""
+    """Compile the pick once."""
     from django_relay.models import Job
 
     def literally(condition: str) -> RawSQL:
@@ -164,14 +164,12 @@ def _pick(database: str) -> str:
         .select_for_update(skip_locked=True, no_key=True)
         .values_list("id", "claims", "losses")[:_LIMIT]
     )
-    compiling = connections.create_connection(database)
-    try:
-        # Django compiles a lock only where one could be held.
-        compiling.set_autocommit(False)
-        sql: str
-        sql, params = pick.query.get_compiler(connection=compiling).as_sql()
-    finally:
-        compiling.close()
+    # Django compiles a lock only where one could be held, and would connect to find out. This copy
+    # never connects: it says that it is in a transaction.
+    compiling = connections[database].copy()
+    compiling.get_autocommit = lambda: False  # type: ignore[method-assign]
+    sql: str
+    sql, params = pick.query.get_compiler(connection=compiling).as_sql()
     if params:
         raise AssertionError(f"the pick has no parameters of its own, found {params!r}")
     return sql

@@ -68,6 +68,7 @@ STILL_THERE = """
 SELECT l.token::text FROM django_relay_lease AS l
 JOIN unnest(%(job_ids)s::bigint[], %(tokens)s::uuid[]) AS r(job_id, token)
   ON r.job_id = l.job_id AND r.token = l.token
+JOIN django_relay_job AS j ON j.id = l.job_id AND j.state = 'running'
 WHERE l.expires_at > clock_timestamp()
 """
 

@@ -32,12 +32,7 @@ LOCKS = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
     [
         pytest.param("0", TRANSACTIONS | SETTINGS, id="closed after each job"),
         pytest.param("600", TRANSACTIONS, id="transactions in kept sessions"),
-        pytest.param(
-            "600",
-            SETTINGS,
-            id="settings in kept sessions",
-            marks=pytest.mark.xfail(reason="settings of a session that is kept are not undone"),
-        ),
+        pytest.param("600", SETTINGS, id="settings in kept sessions"),
     ],
 )
 def test_no_job_finds_what_another_has_left_in_its_session(

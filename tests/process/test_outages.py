@@ -182,13 +182,7 @@ def test_a_worker_started_before_migrate_says_so_in_a_line_and_exits_with_1(
 )
 @pytest.mark.parametrize(
     "number",
-    [
-        signal.SIGINT,
-        pytest.param(
-            signal.SIGTERM,
-            marks=pytest.mark.xfail(reason="SIGTERM is not taken while the database is waited for"),
-        ),
-    ],
+    [signal.SIGINT, signal.SIGTERM],
 )
 def test_a_signal_ends_a_worker_that_waits_for_the_server(
     scene: Scene, wrapped: list[str], number: signal.Signals

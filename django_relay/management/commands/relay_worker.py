@@ -7,12 +7,15 @@ and hands over to the supervisor. Flags are for what differs from process to pro
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import os
 import secrets
+import signal
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +79,8 @@ class Command(BaseCommand):
         backend = _backend(flags["backend"])
         options = backend.relay_options
         plan = _plan(backend, flags)
-        try:
+        with _stoppable():
             _await_database(plan)
-        except KeyboardInterrupt:
-            raise CommandError("stopped while waiting for the database", returncode=0) from None
         started = time.monotonic()
         grace = options.grace.total_seconds() if flags["grace"] is None else flags["grace"]
         supervisor = Supervisor(
@@ -166,6 +167,26 @@ def _prefetch(given: str | None, default: int | str) -> int | None:
     if number < 0:
         raise CommandError(f"--prefetch {value}: use auto, or a number from 0 up.")
     return number
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Let SIGTERM end the waiting as Ctrl-C does, also as process 1, which ignores it by itself."""
+
+    def stop(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread: whoever runs us there stops us otherwise
+        yield
+        return
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise CommandError("stopped while waiting for the database", returncode=0) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _await_database(plan: Plan) -> None:
