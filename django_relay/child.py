@@ -8,6 +8,7 @@ is settled then, for nobody renews any more.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -121,6 +122,12 @@ class Bookkeeper:
         except psycopg.Error:
             self._hands.unsent(endings)
             raise
+        busy = [hand for hand in endings if hand.job.token not in answers]
+        if busy:
+            # Somebody holds these jobs' rows: their leases are kept, and they are sent again.
+            self._hands.unsent(busy)
+            endings = [hand for hand in endings if hand.job.token in answers]
+            time.sleep(0.02)
         kinds = Counter(answer.kind or "refused" for answer in answers.values())
         self._channel.send(kind="ended", tokens=list(answers), kinds=kinds)
         for hand in endings:
@@ -197,14 +204,20 @@ def main(descriptor: int) -> None:
     Ear(plan, channel, hands, bookkeeper).start()
     slots.start()
     channel.send(kind="ready")
+    code = 1
     try:
         bookkeeper.run()
+        code = 0
     except OSError:
-        os._exit(0)  # the supervisor's end has closed
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Not sys.exit: it would wait for threads that handlers left behind.
-    os._exit(0)
+        code = 0  # the supervisor's end has closed
+    except BaseException as error:
+        logger.critical("the bookkeeper failed: this child ends", exc_info=error)
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        # Not sys.exit: it would wait for threads that handlers left behind.
+        os._exit(code)
 
 
 def _first(channel: Channel) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 
 from . import compat, context, hygiene, outcomes, results, storable
+from .backoff import Backoff
 from .exceptions import Fail, Snooze
 from .outcomes import Outcome
 from .task import resolve
@@ -143,13 +144,25 @@ def _succeeded(value: Any, left: list[str]) -> Outcome:
 
 
 def _outcome_of(error: BaseException, attempt: Attempt) -> Outcome:
-    if isinstance(error, Snooze):
-        return outcomes.snoozed(error.delay.total_seconds())
-    described = storable.error(error)
-    if isinstance(error, Fail):
-        return outcomes.failed(described)
+    """Describe what was raised. Cannot raise, whatever the exception does when it is looked at."""
+    kind = type(error)
+    try:
+        if issubclass(kind, Snooze):
+            return outcomes.snoozed(error.delay.total_seconds())  # type: ignore[attr-defined]
+        described = storable.error(error)
+        if issubclass(kind, Fail):
+            return outcomes.failed(described)
+        return outcomes.raised(described, delay=_delay(attempt))
+    except BaseException:
+        return outcomes.untellable(kind)
+
+
+def _delay(attempt: Attempt) -> float:
+    """How long until the next attempt, in seconds; the default where the job says nonsense."""
     job = attempt.job
-    metadata = None if job.metadata is None else json.loads(job.metadata)
-    backoff = attempt.backend.backoff_of(known(job.task), job.task, metadata)
-    delay = backoff.delay(job.failures + 1)
-    return outcomes.raised(described, delay=delay.total_seconds())
+    try:
+        metadata = None if job.metadata is None else json.loads(job.metadata)
+        backoff: Backoff = attempt.backend.backoff_of(known(job.task), job.task, metadata)
+    except (AttributeError, TypeError, ValueError):
+        backoff = Backoff()
+    return backoff.delay(job.failures + 1).total_seconds()

@@ -201,7 +201,8 @@ class Hands:
                 self._look = True
             if self._before_alone or settled.state == "ready":
                 self._look = True
-            hand.settled.set_result(settled)
+            if not hand.settled.done():
+                hand.settled.set_result(settled)
             self.changed.notify_all()
 
     @property

@@ -12,8 +12,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import psycopg
-
 from . import logs, transitions
 from .connection import Bookkeeping
 from .context import boot_time
@@ -117,7 +115,7 @@ class Heartbeat(threading.Thread):
             try:
                 self._renew()
                 due, failing = time.monotonic() + interval, False
-            except psycopg.Error as error:
+            except Exception as error:  # whatever it is, the leases need the next renewal
                 if not failing:
                     logger.warning("leases not renewed: %s", logs.first_line(error))
                 failing = True

@@ -20,9 +20,10 @@ LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBU
 class _Calm(logging.Logger):
     """A logger whose handlers may raise: the project's broken log is no reason to lose a job."""
 
-    def callHandlers(self, record: logging.LogRecord) -> None:  # noqa: N802 - the parent's name
+    def handle(self, record: logging.LogRecord) -> None:
+        """Filter and handle a record, and swallow what filters and handlers raise."""
         with contextlib.suppress(Exception):
-            super().callHandlers(record)
+            super().handle(record)
 
 
 def prepare(verbosity: int) -> None:

@@ -113,10 +113,10 @@ class Maintenance(threading.Thread):
             try:
                 delay = self._pass()
                 pause = 0.0
-            except psycopg.Error as error:
+            except Exception as error:  # whatever it is, others' jobs need the next pass
                 pause = delay = min(max(pause * 2, 0.1), 1.0)
                 if pause > 0.2 and time.monotonic() - told >= COMPLAIN:
-                    logger.warning("the database is not available: %s", logs.first_line(error))
+                    logger.warning("maintenance failed, trying again: %s", logs.first_line(error))
                     told = time.monotonic()
             self._poked.wait(delay)
             self._poked.clear()
@@ -135,7 +135,6 @@ class Maintenance(threading.Thread):
         now = time.monotonic()
         if now - self._mended >= MEND:
             self._mend()
-            self._mended = now
         self._attend(now)
         outlook = self._do(wakeup.probe(self.connection, self._identity.queues))
         if outlook.ready:
@@ -176,6 +175,7 @@ class Maintenance(threading.Thread):
         return wakeup.probe(self.connection, self._identity.queues)
 
     def _mend(self) -> None:
+        self._mended = time.monotonic()
         rescued, orphans = transitions.mend(self.connection)
         self._rescued(rescued, "its lease row was missing")
         for job_id in orphans:

@@ -52,6 +52,14 @@ def raised(error: dict[str, Any], *, delay: float) -> Outcome:
     return Outcome(Verb.RETRY, data=json.dumps({"error": error}), delay=_bounded(delay))
 
 
+def untellable(kind: type[BaseException]) -> Outcome:
+    """Something of this type happened around the handler that no more could be learned about."""
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    message = "The attempt ended in a way that could not be described."
+    error = {"class": name, "importable": "builtins.Exception", "message": message}
+    return raised(error | {"traceback": ""}, delay=5.0)
+
+
 def failed(error: dict[str, Any]) -> Outcome:
     """The handler raised ``Fail``: do not try again."""
     return Outcome(Verb.FAIL, data=json.dumps({"error": error}))

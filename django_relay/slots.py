@@ -17,7 +17,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from . import compat, execution, outcomes, results, storable
+from . import compat, execution, outcomes, results
 from .execution import Attempt
 from .hands import Hand, Hands
 from .messages import Channel, Plan
@@ -43,7 +43,15 @@ class Slots:
         """Start the threads: daemons, so that a handler without end cannot hold the process."""
         for number in range(1, self._plan.slots + 1):
             threading.Thread(target=self._slot, name=f"relay-slot-{number}", daemon=True).start()
-        threading.Thread(target=self._loop.run_forever, name="relay-async", daemon=True).start()
+        threading.Thread(target=self._async, name="relay-async", daemon=True).start()
+
+    def _async(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            # A task has stopped the loop. A process that only looks alive would be worse than none.
+            logger.critical("the event loop was stopped by a task; this child ends")
+            os._exit(1)
 
     def dispatch(self) -> None:
         """Begin the async jobs that wait. From any thread."""
@@ -69,10 +77,10 @@ class Slots:
             previous = hand if ran else None
 
     def _survive(self, hand: Hand | None, error: BaseException) -> None:
-        """Keep the slot whatever happens around a handler, and the job from hanging in it."""
-        logger.critical("a slot failed; it goes on", exc_info=error)
+        """Keep the slot, whatever happens around a handler, and the job from hanging in it."""
         if hand is not None:
-            self._hands.present(hand, outcomes.raised(storable.error(error), delay=5.0))
+            self._hands.present(hand, outcomes.untellable(type(error)))
+        logger.critical("a slot failed (%s); it goes on", type(error).__name__)
 
     def _run(self, hand: Hand) -> bool:
         """Run one job here; return False if it went to the loop instead."""
@@ -102,7 +110,14 @@ class Slots:
     def _spawn(self, hand: Hand) -> None:
         task = self._loop.create_task(self._run_async(hand), context=contextvars.Context())
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda done: self._finished(done, hand))
+
+    def _finished(self, task: asyncio.Task[None], hand: Hand) -> None:
+        """Let no job hang whose coroutine another task has cancelled, maybe before it began."""
+        self._tasks.discard(task)
+        if hand.outcome is None:
+            self._hands.present(hand, outcomes.untellable(asyncio.CancelledError))
+            self._dispatch()
 
     async def _run_async(self, hand: Hand) -> None:
         try:
@@ -110,7 +125,7 @@ class Slots:
                 self._attempt(hand), lambda outcome: self._conclude(hand, outcome)
             )
             self._dispatch()
-            await asyncio.wrap_future(hand.settled)
+            await asyncio.shield(asyncio.wrap_future(hand.settled))
             await sync_to_async(self._tell)(hand)
         except BaseException as error:
             self._survive(hand, error)
@@ -130,9 +145,12 @@ class Slots:
     def _report(self, hand: Hand) -> None:
         """Tell the supervisor before the handler starts: from here on it renews the lease."""
         job = hand.job
-        self._channel.send(
-            kind="begun", job=job.job_id, token=job.token, began=hand.began, budget=None
-        )
+        try:
+            self._channel.send(
+                kind="begun", job=job.job_id, token=job.token, began=hand.began, budget=None
+            )
+        except OSError:
+            os._exit(0)  # the supervisor has gone: nothing begins under a lease nobody renews
         logger.info(
             "job %s %s started (claim %s)",
             job.job_id,

@@ -7,6 +7,7 @@ own. Death is what ``waitpid`` says, never a closed pipe, which a handler's own 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import selectors
@@ -29,10 +30,8 @@ logger = logging.getLogger("django_relay.worker")
 
 #: Exit codes: stopped as asked; a second signal.
 STOPPED, FORCED = 0, 3
-#: A second signal counts when it comes this long after the first, in seconds.
-SECOND = 1.0
-#: How long past its grace a child may take before it is killed, in seconds.
-OVERTIME = 5.0
+#: A second signal counts this long after the first; a child is killed so long past its grace.
+SECOND, OVERTIME = 1.0, 5.0
 
 
 class Supervisor:
@@ -123,7 +122,8 @@ class Supervisor:
     def looked(self, outlook: Outlook) -> None:
         """A pass over the database went well: say so outside; when draining, see if it is over."""
         if self._heartbeat_file is not None and time.monotonic() - self._ticked < 5.0:
-            self._heartbeat_file.touch()
+            with contextlib.suppress(OSError):  # a full disk; whoever looks at the file will see
+                self._heartbeat_file.touch()
         if self._drain and not outlook.ready and (outlook.next_due is None or outlook.next_due > 0):
             children = list(self._children.values())
             if children and all(c.ready and c.idle for c in children):
@@ -168,8 +168,11 @@ class Supervisor:
         for child in self._children.values():
             child.channel.flush()
         for thread in (self._heartbeat, self._maintenance, self._listener):
-            if thread is not None:
-                thread.connection.unstick()
+            if thread is None:
+                continue
+            thread.connection.unstick()
+            if not thread.is_alive():
+                raise RuntimeError(f"{thread.name} has died; a worker without it is none")
         self._reap()
         self._see_to_children()
 
@@ -216,6 +219,8 @@ class Supervisor:
             if child.silent_for(now) > self._silence:
                 logger.error("child %s has been silent for too long; it is killed", child.name)
                 child.kill()
+            elif child.stopped and child.silent_for(now) > self._plan.lease:
+                child.leaving = True  # it holds nothing any more; another takes its place
         wanted = self._processes - sum(not c.leaving for c in self._children.values())
         if wanted > 0 and now >= self._not_before:
             for _ in range(wanted):
@@ -223,7 +228,12 @@ class Supervisor:
 
     def _spawn(self) -> None:
         self._number += 1
-        child = spawn(replace(self._plan, worker=f"{self._plan.worker}/{self._number}"))
+        try:
+            child = spawn(replace(self._plan, worker=f"{self._plan.worker}/{self._number}"))
+        except OSError as error:
+            self._not_before = time.monotonic() + 1.0
+            logger.error("no child could be started: %s", error)
+            return
         self._children = {**self._children, child.name: child}
         self._selector.register(child.channel, selectors.EVENT_READ, child)
 
@@ -235,14 +245,19 @@ class Supervisor:
         self.tell(None, {"kind": "finish", "grace": self._grace})
 
     def _hear(self, child: Nursling) -> None:
-        messages = child.channel.receive(wait=False)
-        if messages is None:
-            # Closed: a handler may have done that. Whether it lives, waitpid will tell.
-            self._selector.unregister(child.channel)
-            child.closed = True
-            return
-        for message in messages:
-            self._obey(child, message)
+        try:
+            messages = child.channel.receive(wait=False)
+            if messages is None:
+                # Closed: a handler may have done that. Whether it lives, waitpid will tell.
+                self._selector.unregister(child.channel)
+                child.closed = True
+                return
+            for message in messages:
+                self._obey(child, message)
+        except (KeyError, TypeError, ValueError):
+            # A handler may have written into the pipe. What such a child says cannot be trusted.
+            logger.error("child %s speaks nonsense; it is killed", child.name)
+            child.kill()
 
     def _obey(self, child: Nursling, message: Message) -> None:
         child.heard = time.monotonic()
@@ -281,15 +296,18 @@ class Supervisor:
                 child.heard = time.monotonic()
                 self.reports.freeze(name, frozen=child.stopped)
                 logger.warning("child %s was %s", name, change)
+                if child.leaving:
+                    child.say({"kind": "finish", "grace": self._grace})
             else:
                 self._bury(child, change)
 
     def _bury(self, child: Nursling, how: str) -> None:
         if not child.closed:
             # What it said last may still be under way in the pipe.
-            while messages := child.channel.receive(wait=False):
-                for message in messages:
-                    self._obey(child, message)
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                while messages := child.channel.receive(wait=False):
+                    for message in messages:
+                        self._obey(child, message)
             self._selector.unregister(child.channel)
         child.channel.close()
         self._children = {n: c for n, c in self._children.items() if n != child.name}

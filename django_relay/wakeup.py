@@ -93,7 +93,7 @@ class Listener(threading.Thread):
                 pause, told = 0.2, False
                 while not self._stopped.is_set():
                     self._hear(session)
-            except (psycopg.Error, OSError) as error:
+            except Exception as error:  # whatever it is, polling goes on and listening comes back
                 self.connection.close()
                 if not told:
                     logger.info("not listening (%s); polling goes on", type(error).__name__)

@@ -88,11 +88,17 @@ def renew(connection: Session, reported: Sequence[Held], *, lease: float) -> Ren
     kept = {token for token, _ in rows}
     missing = {held.token for held in reported} - kept
     if missing:
-        with connection.cursor() as cursor:
-            cursor.execute(STILL_THERE, values)
-            missing -= {token for (token,) in cursor.fetchall()}
+        missing -= still_held(connection, [(held.job_id, held.token) for held in reported])
     return Renewal(
         kept=frozenset(kept),
         stop=frozenset(token for token, stop in rows if stop),
         gone=frozenset(missing),
     )
+
+
+def still_held(connection: Session, leases: Sequence[tuple[int, str]]) -> set[str]:
+    """Return which of these (job id, token) are live leases of running jobs at this moment."""
+    values = {"job_ids": [job_id for job_id, _ in leases], "tokens": [t for _, t in leases]}
+    with connection.cursor() as cursor:
+        cursor.execute(STILL_THERE, values)
+        return {token for (token,) in cursor.fetchall()}

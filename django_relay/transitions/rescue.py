@@ -25,8 +25,9 @@ class Rescued:
     losses: int
 
 
-# Locks: the chosen leases in job id order, SKIP LOCKED, then their jobs. A rescue never waits: a
-# locked lease is being ended or renewed right now, and the next pass sees what became of it. So an
+# Locks: the chosen leases in job id order, each with its job, SKIP LOCKED both. A rescue never
+# waits: a locked lease is being ended or renewed right now, a locked job is in somebody's
+# transaction, and the next pass sees what became of it. So an
 # ending and a rescue can never both have the lease: the second finds it locked or gone.
 # `lost`: the handler may have begun. With the lease run out nobody can tell, so it counts; of a
 # dead child's leases those count that it had reported. From the second loss on a job waits before
@@ -35,12 +36,15 @@ class Rescued:
 RESCUE = """
 WITH chosen AS MATERIALIZED (
   SELECT
-    job_id, token, worker, claim, acquired_at, begun_at, expires_at, renewals, cancel_requested_at
-  FROM django_relay_lease
+    l.job_id, l.token, l.worker, l.claim, l.acquired_at, l.begun_at, l.expires_at, l.renewals,
+    l.cancel_requested_at
+  FROM django_relay_lease AS l
+  JOIN django_relay_job AS j ON j.id = l.job_id AND j.state = 'running'
   WHERE {which}
-  ORDER BY job_id
+  ORDER BY l.job_id
   LIMIT {limit}
-  FOR UPDATE SKIP LOCKED
+  FOR UPDATE OF l SKIP LOCKED
+  FOR NO KEY UPDATE OF j SKIP LOCKED
 ), freed AS (
   DELETE FROM django_relay_lease AS l USING chosen AS c WHERE l.job_id = c.job_id
 ), decided AS MATERIALIZED (
@@ -96,9 +100,9 @@ WITH chosen AS MATERIALIZED (
 SELECT id, state, kind, worker, queue, task, losses FROM job ORDER BY id
 """
 
-EXPIRED = RESCUE.format(which="expires_at <= clock_timestamp()", lost="true", limit=500)
+EXPIRED = RESCUE.format(which="l.expires_at <= clock_timestamp()", lost="true", limit=500)
 OF_CHILD = RESCUE.format(
-    which="worker = %(worker)s",
+    which="l.worker = %(worker)s",
     lost="(chosen.begun_at IS NOT NULL OR chosen.token = ANY (%(begun)s::uuid[]))",
     limit=10_000,
 )
@@ -162,14 +166,18 @@ _LOST = (
 
 def rescue_expired(connection: Session) -> list[Rescued]:
     """Take back up to 500 jobs whose lease has run out by the database's clock."""
-    return _rescue(connection, EXPIRED, {"why": "its lease ran out"})
+    jobs = _rescue(connection, EXPIRED, {"why": "its lease ran out"})
+    if not jobs:
+        # What is over and was not rescued is locked, or no running job has it.
+        _sweep(connection)
+    return jobs
 
 
 def rescue_child(connection: Session, worker: str, *, begun: Collection[str]) -> list[Rescued]:
     """Take back what a dead child held. ``begun`` are the tokens whose handlers it had reported.
 
-    ``worker`` is unique per boot and child. Call again until it returns nothing twice: the child's
-    last statement may still be under way on the server.
+    ``worker`` is unique per boot and child. Call it for a while: the child's last statement may
+    still be under way on the server.
     """
     why: dict[str, object] = {"why": "its process died", "worker": worker, "begun": list(begun)}
     return _rescue(connection, OF_CHILD, why)
@@ -177,10 +185,14 @@ def rescue_child(connection: Session, worker: str, *, begun: Collection[str]) ->
 
 def mend(connection: Session) -> tuple[list[Rescued], list[int]]:
     """Rescue running jobs that have no lease, and delete leases that no running job has."""
+    orphans = _sweep(connection)
+    return _rescue(connection, LEASELESS, {}), orphans
+
+
+def _sweep(connection: Session) -> list[int]:
     with connection.cursor() as cursor:
         cursor.execute(ORPHANED)
-        orphans = [job_id for (job_id,) in cursor.fetchall()]
-    return _rescue(connection, LEASELESS, {}), orphans
+        return [job_id for (job_id,) in cursor.fetchall()]
 
 
 def _rescue(connection: Session, statement: str, values: dict[str, object]) -> list[Rescued]:

@@ -17,6 +17,7 @@ from django_relay import outcomes
 from django_relay.outcomes import Ending
 from django_relay.states import MAX_INTERRUPTIONS
 
+from .renew import still_held
 from .session import Session
 
 
@@ -38,13 +39,15 @@ class Settled:
     late_ms: float | None = None
 
 
-# Locks: the leases whose job and token match, in job id order, then the job rows of those found
-# live. Every statement that locks several leases does so in this order, so endings, renewals and
-# cancels cannot deadlock.
-# `held` waits for its locks; only then does `live` compare the end with the clock. Compared before
-# the wait, a late worker would be accepted (a lock released after the end leaves the row unchanged,
-# so nothing would be checked again). `decided` may read the job from the snapshot: while its lease
-# is held, nobody else changes the counters it reads.
+# Locks: the leases whose job and token match, in job id order, each with its job row. Job rows that
+# somebody else has locked are skipped and their endings left for another time: to wait for them
+# would hold this lease, which then could not be renewed, and all others of the batch. Every
+# statement that locks several leases does so in this order, so endings, renewals and cancels cannot
+# deadlock.
+# `held` waits for the lease's lock; only then does `live` compare the end with the clock. Compared
+# before the wait, a late worker would be accepted (a lock released after the end leaves the row
+# unchanged, so nothing would be checked again). `decided` may read the job from the snapshot: while
+# its lease is held, nobody else changes the counters it reads.
 # One rival can delete a lease row; whoever finds it gone changes nothing.
 SETTLE = """
 WITH ending AS MATERIALIZED (
@@ -58,8 +61,10 @@ WITH ending AS MATERIALIZED (
     l.cancel_requested_at
   FROM django_relay_lease AS l
   JOIN ending AS e ON e.job_id = l.job_id AND e.token = l.token
+  JOIN django_relay_job AS j ON j.id = l.job_id
   ORDER BY l.job_id
   FOR UPDATE OF l
+  FOR NO KEY UPDATE OF j SKIP LOCKED
 ), live AS MATERIALIZED (
   SELECT held.*, clock_timestamp() AS at FROM held WHERE expires_at > clock_timestamp()
 ), begun AS MATERIALIZED (
@@ -191,6 +196,8 @@ _INTERRUPTED = (
 def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
     """Present ``endings`` under their tokens and tell by token what became of each.
 
+    One whose job's row somebody else has locked is in the answer not at all: present it again.
+
     A value that the database refuses to store spoils its own ending only: the batch is halved until
     that one is found, and its attempt is failed with what the database said.
     """
@@ -241,7 +248,11 @@ def _settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled
         cursor.execute(SETTLE, _values(endings))
         accepted = {row[0]: Settled(True, *row[1:]) for row in cursor.fetchall()}
     missing = [ending for ending in endings if ending.token not in accepted]
-    return accepted | refuse(connection, missing) if missing else accepted
+    if not missing:
+        return accepted
+    # Their jobs' rows were locked by somebody: neither accepted nor refused yet.
+    busy = still_held(connection, [(ending.job_id, ending.token) for ending in missing])
+    return accepted | refuse(connection, [each for each in missing if each.token not in busy])
 
 
 def refuse(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:

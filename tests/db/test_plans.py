@@ -52,12 +52,19 @@ class _Explaining:
 def _scans(node: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The scans of a plan, as (table, index); a sequential scan has no index to name."""
     if node["Node Type"] == "Bitmap Heap Scan":
-        for index in node["Plans"]:
-            yield node["Relation Name"], index["Index Name"]
+        for index in _bitmaps(node):
+            yield node["Relation Name"], index
     elif "Scan" in node["Node Type"] and "Relation Name" in node:
         yield node["Relation Name"], node.get("Index Name", node["Node Type"])
     for child in node.get("Plans", []):
         yield from _scans(child)
+
+
+def _bitmaps(node: dict[str, Any]) -> Iterator[str]:
+    for child in node.get("Plans", []):
+        if "Index Name" in child:
+            yield child["Index Name"]
+        yield from _bitmaps(child)
 
 
 def _load(stage: Stage, statistics: str) -> None:
@@ -128,10 +135,11 @@ HOT = {
         [BY_ID],
     ),
     "settle, look-up and refusal": Hot(
-        lambda session, held: transitions.settle(session, _endings(held)), [BY_ID, EVENTS, EVENTS]
+        lambda session, held: transitions.settle(session, _endings(held)),
+        [BY_ID, BY_ID, EVENTS, EVENTS],
     ),
     "rescue of expired leases": Hot(
-        lambda session, _: transitions.rescue_expired(session), [BY_ID]
+        lambda session, _: transitions.rescue_expired(session), [BY_ID, BY_ID]
     ),
     "rescue of a dead child": Hot(
         lambda session, _: transitions.rescue_child(session, WORKER, begun=[]), [BY_ID]

@@ -79,7 +79,8 @@ class Storm:
         for ending in endings:
             self.presented[ending.token].add(ending.outcome.verb)
         answers = transitions.settle(session, endings)
-        assert set(answers) == {ending.token for ending in endings}
+        # One whose job somebody else has locked at this moment has no answer yet.
+        assert set(answers) <= {ending.token for ending in endings}
         for token, answer in answers.items():
             if answer.accepted:
                 self.accepted[token].add((answer.state, answer.kind))

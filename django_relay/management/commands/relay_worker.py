@@ -31,6 +31,9 @@ from django_relay.supervisor import Supervisor
 
 logger = logging.getLogger("django_relay.worker")
 
+#: How often, in seconds, a worker says that it still waits for the database.
+REMIND = 60.0
+
 
 def _number(kind: type[int] | type[float], lowest: float) -> Any:
     def parse(text: str) -> int | float:
@@ -79,6 +82,7 @@ class Command(BaseCommand):
         backend = _backend(flags["backend"])
         options = backend.relay_options
         plan = _plan(backend, flags)
+        _check_file(flags["heartbeat_file"])
         with _stoppable():
             _await_database(plan)
         started = time.monotonic()
@@ -169,6 +173,14 @@ def _prefetch(given: str | None, default: int | str) -> int | None:
     return number
 
 
+def _check_file(path: Path | None) -> None:
+    try:
+        if path is not None:
+            path.touch()
+    except OSError as error:
+        raise CommandError(f"--heartbeat-file {path}: it cannot be written ({error}).") from None
+
+
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
     """Let SIGTERM end the waiting as Ctrl-C does, also as process 1, which ignores it by itself."""
@@ -194,7 +206,7 @@ def _await_database(plan: Plan) -> None:
     connection = Bookkeeping(
         plan.database, pooled=plan.pooled, patience=plan.patience, name="start"
     )
-    told = False
+    told = float("-inf")
     while True:
         try:
             wakeup.probe(connection, plan.queues)
@@ -204,9 +216,9 @@ def _await_database(plan: Plan) -> None:
                 "those of this version: run manage.py migrate first."
             ) from None
         except psycopg.Error as error:
-            if not told:
+            if time.monotonic() - told >= REMIND:
                 logger.warning("waiting for the database: %s", logs.first_line(error))
-                told = True
+                told = time.monotonic()
             time.sleep(0.5)
         else:
             connection.close()
