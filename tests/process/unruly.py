@@ -166,3 +166,56 @@ def _make_group() -> None:
     from django.contrib.auth.models import Group
 
     Group.objects.create(name="never to be seen")
+
+
+class Unlookable(Exception):
+    """Raises as soon as somebody asks what it is."""
+
+    @property
+    def __class__(self) -> type:
+        raise ZeroDivisionError
+
+
+@task(max_attempts=1)
+def raise_unlookable() -> None:
+    raise Unlookable
+
+
+@task(max_attempts=2, backoff=SOON)
+async def stop_the_loop() -> None:
+    ledger.write("begin")
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(60)
+
+
+@task(max_attempts=1)
+async def cancel_the_others(seconds: float) -> None:
+    """Cancel every other coroutine of the child for a while."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        for each in asyncio.all_tasks():
+            if each is not asyncio.current_task():
+                each.cancel()
+        await asyncio.sleep(0)
+
+
+@task(max_attempts=1)
+async def pause_async(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
+@task(max_attempts=1)
+def break_the_bookkeeper() -> None:
+    """Raise into the thread that keeps the child's books."""
+    main = ctypes.c_ulong(threading.main_thread().ident or 0)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(main, ctypes.py_object(MemoryError))
+    time.sleep(60)
+
+
+@task(max_attempts=1)
+def write_into_every_pipe() -> None:
+    """Write nonsense into every descriptor that takes it."""
+    for descriptor in range(3, 40):
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"nonsense\n")
+    time.sleep(60)
