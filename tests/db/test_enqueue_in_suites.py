@@ -19,6 +19,13 @@ class Undone(Exception):
     """Raised to roll a transaction back."""
 
 
+def undo() -> None:
+    """Enqueue in a transaction that is rolled back."""
+    with transaction.atomic():
+        tasks.echo.enqueue("undone")
+        raise Undone
+
+
 class TestInATestCase(TestCase):
     """One transaction around each test, rolled back at its end."""
 
@@ -32,9 +39,8 @@ class TestInATestCase(TestCase):
         assert not Job.objects.exists()
 
     def test_a_savepoint_that_is_rolled_back_takes_the_job_along(self) -> None:
-        with pytest.raises(Undone), transaction.atomic():
-            tasks.echo.enqueue("a")
-            raise Undone
+        with pytest.raises(Undone):
+            undo()
         assert not Job.objects.exists()
         assert not Event.objects.exists()
 
@@ -44,9 +50,8 @@ class TestInATransactionTestCase(TransactionTestCase):
 
     def test_a_job_is_stored_at_once_and_undone_with_its_transaction(self) -> None:
         kept = tasks.echo.enqueue("kept")
-        with pytest.raises(Undone), transaction.atomic():
-            tasks.echo.enqueue("undone")
-            raise Undone
+        with pytest.raises(Undone):
+            undo()
         assert [str(job.pk) for job in Job.objects.all()] == [kept.id]
         assert Event.objects.count() == 1
 
@@ -54,12 +59,6 @@ class TestInATransactionTestCase(TransactionTestCase):
 async def enqueueing(request: HttpRequest) -> JsonResponse:
     """Enqueue directly, and inside a transaction that is undone."""
     kept = await tasks.echo.aenqueue("kept")
-
-    def undo() -> None:
-        with transaction.atomic():
-            tasks.echo.enqueue("undone")
-            raise Undone
-
     with pytest.raises(Undone):
         await sync_to_async(undo)()
     return JsonResponse({"id": kept.id, "status": kept.status})
