@@ -40,7 +40,7 @@ def modules(*roots: str) -> list[Path]:
         path
         for root in roots
         for path in sorted((ROOT / root).rglob("*.py"))
-        if path.stat().st_size and not {"migrations", "var"} & set(path.parts)
+        if path.stat().st_size and not {"migrations", "var"} & set(path.relative_to(ROOT).parts)
     ]
 
 
