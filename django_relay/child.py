@@ -77,7 +77,7 @@ class Bookkeeper:
         if wanted:
             self._claim(wanted, alone=alone)
         if self._hands.spent and self._hands.taking:
-            self._channel.send(kind="spent")
+            self._channel.post(kind="spent")
             self._hands.finish(None)
 
     def _claim(self, wanted: int, *, alone: bool) -> None:
@@ -93,7 +93,7 @@ class Bookkeeper:
         self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts)
         self._slots.dispatch()
         if len(claim.jobs) >= wanted and not alone:
-            self._channel.send(kind="more")
+            self._channel.post(kind="more")
 
     def _ask(self, wanted: int, *, alone: bool) -> transitions.Claim:
         """Claim by the heads of the queues; if that leaves something, claim the rest without."""
@@ -129,7 +129,7 @@ class Bookkeeper:
             endings = [hand for hand in endings if hand.job.token in answers]
             time.sleep(0.02)
         kinds = Counter(answer.kind or "refused" for answer in answers.values())
-        self._channel.send(kind="ended", tokens=list(answers), kinds=kinds)
+        self._channel.post(kind="ended", tokens=list(answers), kinds=kinds)
         for hand in endings:
             settled = answers[hand.job.token]
             logs.settled(hand.job, hand.ending, settled)
@@ -150,10 +150,11 @@ class Ear(threading.Thread):
     def run(self) -> None:
         """Obey until the supervisor's end closes, then end this process without settling."""
         try:
-            while (messages := self._channel.receive(wait=True)) is not None:
+            while (messages := self._channel.receive(wait=0.2)) is not None:
                 for message in messages:
                     self._obey(message)
                 self._say_alive()
+                self._channel.flush()
                 self._bookkeeper.connection.unstick()
         finally:
             os._exit(0)
@@ -162,11 +163,11 @@ class Ear(threading.Thread):
         now, idle = time.monotonic(), self._hands.idle
         if now - self._said_at < 1.0 and idle == self._said_idle:
             return
-        self._channel.send(kind="alive", idle=idle)
+        self._channel.post(kind="alive", idle=idle)
         self._said_at, self._said_idle = now, idle
         if self._code is not None and self._code.changed():
             logger.info("code has changed: this child is replaced")
-            self._channel.send(kind="reload")
+            self._channel.post(kind="reload")
 
     def _obey(self, message: dict[str, Any]) -> None:
         kind = message["kind"]
@@ -191,8 +192,7 @@ def main(descriptor: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
     os.set_inheritable(descriptor, False)
-    sock = socket.socket(fileno=descriptor)
-    channel = Channel(sock)
+    channel = Channel(socket.socket(fileno=descriptor))
     plan = Plan(**_first(channel)["plan"])
 
     logs.prepare(plan.verbosity)
@@ -200,16 +200,13 @@ def main(descriptor: int) -> None:
     hands = Hands(plan, execution.is_async)
     slots = Slots(plan, hands, channel)
     bookkeeper = Bookkeeper(plan, hands, slots, channel)
-    sock.settimeout(0.2)
     Ear(plan, channel, hands, bookkeeper).start()
     slots.start()
-    channel.send(kind="ready")
+    channel.post(kind="ready")
     code = 1
     try:
         bookkeeper.run()
         code = 0
-    except OSError:
-        code = 0  # the supervisor's end has closed
     except BaseException as error:
         logger.critical("the bookkeeper failed: this child ends", exc_info=error)
     finally:
@@ -221,7 +218,7 @@ def main(descriptor: int) -> None:
 
 
 def _first(channel: Channel) -> dict[str, Any]:
-    while not (messages := channel.receive(wait=True)):
+    while not (messages := channel.receive(wait=1.0)):
         if messages is None:
             os._exit(0)
     return messages[0]

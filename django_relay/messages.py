@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import threading
 from dataclasses import dataclass
@@ -55,38 +56,49 @@ class Channel:
         return self._sock.fileno()
 
     def send(self, **message: Any) -> None:
-        """Send and wait until the other side's buffer has it. Raises OSError when it has gone."""
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
+        """Send, and wait while the other side reads nothing: it may be frozen for a moment.
+
+        Raises OSError when it has gone.
+        """
         with self._lock:
-            self._sock.sendall(line)
+            self._outgoing += _line(message)
+        while not self._push():
+            _poll(self._sock, select.POLLOUT, 0.2)
 
     def post(self, **message: Any) -> None:
         """Send without waiting, whatever the other side does; what does not fit goes later."""
-        line = json.dumps(message, separators=(",", ":")).encode() + b"\n"
         with self._lock:
-            self._outgoing += line
+            self._outgoing += _line(message)
         self.flush()
 
     def flush(self) -> None:
         """Send what an earlier ``post`` could not."""
-        with self._lock, contextlib.suppress(BlockingIOError, OSError):
+        with contextlib.suppress(OSError):
+            self._push()
+
+    def _push(self) -> bool:
+        """Send as much as goes; return whether that was all."""
+        with self._lock, contextlib.suppress(BlockingIOError):
             while self._outgoing:
                 sent = self._sock.send(self._outgoing, socket.MSG_DONTWAIT)
                 self._outgoing = self._outgoing[sent:]
+        return not self._outgoing
 
     @property
     def clogged(self) -> bool:
         """Whether the other side has stopped reading."""
         return len(self._outgoing) > 65536
 
-    def receive(self, *, wait: bool) -> list[Message] | None:
+    def receive(self, *, wait: float = 0.0) -> list[Message] | None:
         """Return the messages that have arrived, or None when the other side has closed.
 
-        With ``wait`` it blocks for the first bytes (or the socket's own time-out).
+        ``wait``: how many seconds to wait for the first bytes.
         """
+        if wait:
+            _poll(self._sock, select.POLLIN, wait)
         try:
-            data = self._sock.recv(1 << 16, 0 if wait else socket.MSG_DONTWAIT)
-        except (BlockingIOError, TimeoutError):
+            data = self._sock.recv(1 << 16, socket.MSG_DONTWAIT)
+        except BlockingIOError:
             return []
         except OSError:
             return None
@@ -99,3 +111,13 @@ class Channel:
         """Close this end."""
         with contextlib.suppress(OSError):
             self._sock.close()
+
+
+def _line(message: Message) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def _poll(sock: socket.socket, event: int, seconds: float) -> None:
+    poll = select.poll()
+    poll.register(sock, event)
+    poll.poll(seconds * 1000)

@@ -246,7 +246,7 @@ class Supervisor:
 
     def _hear(self, child: Nursling) -> None:
         try:
-            messages = child.channel.receive(wait=False)
+            messages = child.channel.receive()
             if messages is None:
                 # Closed: a handler may have done that. Whether it lives, waitpid will tell.
                 self._selector.unregister(child.channel)
@@ -305,7 +305,7 @@ class Supervisor:
         if not child.closed:
             # What it said last may still be under way in the pipe.
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                while messages := child.channel.receive(wait=False):
+                while messages := child.channel.receive():
                     for message in messages:
                         self._obey(child, message)
             self._selector.unregister(child.channel)

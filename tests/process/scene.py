@@ -140,7 +140,12 @@ class Scene:
             found = list(Job.objects.filter(pk__in=wanted, state=state).order_by("id"))
             return found if len(found) == len(wanted) else []
 
-        return wait_until(there, within, what=what)
+        try:
+            return wait_until(there, within, what=what)
+        except AssertionError as late:
+            for job_id in sorted(wanted)[:5]:
+                late.add_note(f"job {job_id}: {self.job(job_id).state}, {self.kinds(job_id)[-9:]}")
+            raise
 
     def succeeds(self, *job_ids: int, within: float = 20) -> list[Job]:
         """Wait until all of these jobs are successful, and return their rows."""

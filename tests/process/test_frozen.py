@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from . import tasks
+from . import tasks, unruly
 from .aftercheck import after_check
 from .scene import Scene, Scenes, enqueue
 from .waiting import let_pass, wait_until
@@ -139,3 +139,16 @@ def test_the_late_worker_logs_that_its_outcome_was_refused(
 
 def test_a_late_renewal_tells_the_handler_that_its_job_is_lost(late: dict[str, Late]) -> None:
     assert "lost its lease and runs on" in late["renewal"].log
+
+
+def test_a_supervisor_frozen_for_a_moment_costs_no_child_and_no_attempt(scene: Scene) -> None:
+    worker = scene.start("a", slots=4)
+    jobs = [enqueue(unruly.pause_async, 0.001) for _ in range(1500)]
+    wait_until(lambda: scene.job(jobs[20]).finished_at, 40, what="the flood has begun")
+    children = worker.children
+    worker.signal(signal.SIGSTOP)
+    let_pass(1.0)
+    worker.signal(signal.SIGCONT)
+    scene.succeeds(*jobs, within=60)
+    assert worker.children == children
+    assert not scene.events(jobs[0], "rescued")
