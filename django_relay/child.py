@@ -27,7 +27,8 @@ from django.db import DatabaseError, connections
 from . import execution, hygiene, logs, results, transitions
 from .connection import Bookkeeping
 from .context import boot_time
-from .hands import Hand, Hands
+from .hand import Hand
+from .hands import Hands
 from .messages import Channel, Plan
 from .reloading import Code
 from .slots import Slots
@@ -50,7 +51,11 @@ class Bookkeeper:
         self._slots = slots
         self._channel = channel
         self.connection = Bookkeeping(
-            plan.database, pooled=plan.pooled, patience=plan.patience, name=f"slots {plan.worker}"
+            plan.database,
+            pooled=plan.pooled,
+            patience=plan.patience,
+            name=f"slots {plan.worker}",
+            hot=True,
         )
 
     def run(self) -> None:
@@ -87,11 +92,13 @@ class Bookkeeper:
             claim = self._ask(wanted, alone=alone)
             again = [job.job_id for job in claim.jobs if job.claim > 1]
             pasts = results.pasts(self.connection, again) if again else {}
-        except ABSENT:
+        except ABSENT as error:
             self._hands.wake()
+            if isinstance(error, transitions.REFUSALS):  # one row's values stop the whole claim
+                logs.straightened(transitions.straighten_jobs(self.connection))
             raise
-        self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts)
-        self._slots.dispatch()
+        if self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts):
+            self._slots.dispatch()
         if len(claim.jobs) >= wanted and not alone:
             self._channel.post(kind="more")
 
@@ -108,7 +115,7 @@ class Bookkeeper:
         )
         claim = ask(wanted)
         short = wanted - len(claim.jobs)
-        if not short or not claim.left or claim.before_alone:
+        if not short or not claim.left:
             return claim
         try:
             rest = ask(short, bounded=False)
@@ -130,10 +137,10 @@ class Bookkeeper:
             time.sleep(0.02)
         kinds = Counter(answer.kind or "refused" for answer in answers.values())
         self._channel.post(kind="ended", tokens=list(answers), kinds=kinds)
-        for hand in endings:
-            settled = answers[hand.job.token]
+        closed = [(hand, answers[hand.job.token]) for hand in endings]
+        self._hands.close(closed)
+        for hand, settled in closed:
             logs.settled(hand.job, hand.ending, settled)
-            self._hands.close(hand, settled)
 
 
 class Ear(threading.Thread):

@@ -8,6 +8,7 @@ gives two exceptions other names. The rest of the package imports the names from
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import django
@@ -130,3 +131,29 @@ def announce(
     except Exception as error:  # a logging handler that raises, here or inside send_robust
         failures.append(error)
     return failures
+
+
+_framework = logging.getLogger(BaseTaskBackend.__module__.partition(".backends")[0])
+
+
+def heard(signal: Signal) -> bool:
+    """Whether anybody would notice that a task has started, or has succeeded.
+
+    The framework itself receives those signals to log them; where nobody else does and its logger
+    is not interested, a worker need not describe each job to nobody.
+    """
+    return _framework.isEnabledFor(logging.INFO) or foreign(signal)
+
+
+def foreign(signal: Signal) -> bool:
+    """Whether anybody but the framework receives a signal, and might take its time."""
+    return any(key[0] not in _OWN for key, *_ in signal.receivers)
+
+
+def _own_receivers() -> frozenset[int]:
+    """The framework's receivers, as a signal's list of receivers names them."""
+    own = vars(import_module(f"{_framework.name}.signals"))
+    return frozenset(id(each) for name, each in own.items() if name.startswith("log_task_"))
+
+
+_OWN = _own_receivers()

@@ -1,8 +1,10 @@
 """The bookkeeping connection: a PostgreSQL session that handlers never see.
 
-Bounded: connecting, a statement and a silent network all end in an error after ``patience``.
-Pinned: READ COMMITTED and read-write, whatever the role's defaults say. Dropped: an error that is
-not about a value costs the session, and the next use opens a fresh one.
+Bounded: connecting and a statement end in an error after ``patience``, and soon after that an
+answer which a silent network keeps back is waited for no more, if ``unstick`` is called meanwhile.
+Pinned: READ COMMITTED and read-write, whatever the role's defaults say; a server or a database that
+is read-only is obeyed. Dropped: an error that is not about a value costs the session, and the next
+use opens a fresh one.
 """
 
 from __future__ import annotations
@@ -10,20 +12,37 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 from django.db import connections
 from psycopg import sql
 
-BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-
+# Whether the session's default isolation is not the one needed, and whether the role would have it
+# read-only. Where the whole server or database is, somebody is moving it: writing on would be lost,
+# and so would the attempts of jobs whose handlers then cannot write.
 DEFAULTS = """
-SELECT current_setting('default_transaction_isolation'),
-       current_setting('default_transaction_read_only')
+SELECT current_setting('default_transaction_isolation') <> 'read committed', EXISTS (
+  SELECT 1 FROM pg_settings
+  WHERE name = 'default_transaction_read_only' AND setting = 'on'
+    AND source NOT IN ('configuration file', 'command line', 'environment variable', 'database')
+)
 """
+
+# A plan made on empty tables would scan them for ever, so statements are planned anew each time.
+PLANNED_EACH_TIME = {"plan_cache_mode": "force_custom_plan"}
+# At small batches that is half of the server's work. The claim and the ending find their rows one
+# by one and by an index; where nothing else is possible, a plan stays right whenever it was made.
+PLANNED_ONCE = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
 
 #: Errors that mean the tables are not there (yet): undefined table or column, missing schema.
 NOT_MIGRATED = (
@@ -33,22 +52,46 @@ NOT_MIGRATED = (
 )
 
 
+#: How long after its patience, in seconds, a statement's error may still be under way.
+LATE = 1.0
+
+
+class _Cursor(psycopg.Cursor[Any]):
+    """Says when it asks, so that each statement of a transaction has the whole patience."""
+
+    def __init__(self, session: psycopg.Connection[Any], asking: Callable[[], None]) -> None:
+        super().__init__(session)
+        self._asking = asking
+
+    def execute(self, query: Any, params: Any = None, **kwargs: Any) -> _Cursor:
+        self._asking()
+        if params is None:
+            # Of what has no parameter, force_custom_plan makes a generic plan all the same.
+            kwargs["prepare"] = False
+        return super().execute(query, params, **kwargs)
+
+
 class Bookkeeping:
     """A session for the package's own statements, in autocommit, opened when first used.
 
     ``patience`` is in seconds: the longest that a connection attempt, a statement or an unanswered
     packet may take. With ``pooled`` nothing is set on the session, so that a transaction pooler may
-    stand between. One thread at a time uses it; ``unstick`` alone may be called from another.
+    stand between. One that is ``hot`` sends few statements very often. One thread at a time uses
+    it; ``unstick`` alone may be called from another.
     """
 
-    def __init__(self, database: str, *, pooled: bool, patience: float, name: str) -> None:
+    def __init__(
+        self, database: str, *, pooled: bool, patience: float, name: str, hot: bool = False
+    ) -> None:
         self.database = database
         self._pooled = pooled
+        self._hot = hot
         self._patience = patience
         self._name = name
         self._session: psycopg.Connection[Any] | None = None
-        self._pinned = False
-        self._busy_since: float | None = None
+        #: What begins a transaction that pins the session, where its defaults will not do.
+        self._begin: str | None = None
+        self._asked: float | None = None
 
     @contextlib.contextmanager
     def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
@@ -57,29 +100,35 @@ class Bookkeeping:
         Raises psycopg.Error. Unless it is about a value (classes 22, 23 and 54) the session is
         dropped, because one that says it is read-only, shutting down or broken stays so.
         """
-        self._busy_since = time.monotonic()
+        self._asking()
         try:
             session = self.session()
-            with session.cursor() as cursor:
-                if not self._pinned:
+            with _Cursor(session, self._asking) as cursor:
+                if self._begin is None:
                     yield cursor
                     return
-                cursor.execute(BEGIN)
+                cursor.execute(self._begin)
                 yield cursor
                 cursor.execute("COMMIT")
         except psycopg.Error as error:
-            if (error.sqlstate or "")[:2] not in ("22", "23", "54") or self._pinned:
+            if (error.sqlstate or "")[:2] not in ("22", "23", "54") or self._begin:
                 self.close()
             raise
         except BaseException:
-            if self._pinned:  # or its transaction would stay open
+            if self._begin:  # or its transaction would stay open
                 self.close()
             raise
         finally:
-            self._busy_since = None
+            self._asked = None
+
+    def _asking(self) -> None:
+        self._asked = time.monotonic()
 
     def session(self) -> psycopg.Connection[Any]:
-        """Return the open session, opening it where there is none."""
+        """Return the open session, opening it where there is none.
+
+        What is asked of it outside of ``cursor`` has no bound but the server's.
+        """
         if self._session is None or self._session.closed:
             self._session = self._open()
         return self._session
@@ -92,18 +141,33 @@ class Bookkeeping:
                 session.close()
 
     def unstick(self) -> None:
-        """Break a statement that has had no answer for twice its patience.
+        """Break a statement that has had no answer for longer than its patience.
 
         The server's own time-out cannot reach through a network that has gone silent. Safe from any
         thread: the waiting one gets an OperationalError.
         """
-        since, session = self._busy_since, self._session
-        if session is None or since is None or time.monotonic() - since < 2 * self._patience:
+        asked, session = self._asked, self._session
+        if session is None or asked is None or time.monotonic() - asked < self._patience + LATE:
             return
         with contextlib.suppress(OSError, psycopg.Error):
             twin = socket.socket(fileno=os.dup(session.fileno()))
             with twin:
                 twin.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Call ``unstick`` each second from a thread, where there is no loop that does."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(1.0):
+                self.unstick()
+
+        threading.Thread(target=watch, name="relay-watch", daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()
 
     def _open(self) -> psycopg.Connection[Any]:
         django = connections[self.database]
@@ -111,7 +175,6 @@ class Bookkeeping:
         for key in ("context", "cursor_factory", "server_side_binding"):
             params.pop(key, None)
         params |= {
-            "application_name": f"django_relay {self._name}",
             "connect_timeout": max(2, round(self._patience)),
             "keepalives": 1,
             "keepalives_idle": max(1, round(self._patience)),
@@ -121,24 +184,33 @@ class Bookkeeping:
             "prepare_threshold": None,
         }
         if not self._pooled:
-            params |= {"options": self._options(params.get("options")), "prepare_threshold": 3}
+            # Not behind a pooler, which would SET even the name with each change of client.
+            params |= {
+                "application_name": f"django_relay {self._name}",
+                "options": self._options(params.get("options")),
+                "prepare_threshold": 3,
+            }
         session = psycopg.connect(autocommit=True, **params)
+        # Known to ``unstick`` from here on: the network may fall silent after the login too.
+        if self._asked is not None:
+            self._asking()
+        self._session = session
         try:
             role = django.settings_dict["OPTIONS"].get("assume_role")
             if role:
                 session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
-            row = session.execute(DEFAULTS).fetchone()
+            stricter, read_only = session.execute(DEFAULTS).fetchone() or (False, False)
         except BaseException:
-            session.close()
+            self.close()
             raise
-        self._pinned = row != ("read committed", "off")
+        begin = "BEGIN ISOLATION LEVEL READ COMMITTED" + (" READ WRITE" if read_only else "")
+        self._begin = begin if stricter or read_only else None
         return session
 
     def _options(self, given: str | None) -> str:
-        # Prepared statements with a plan made for the values at hand: a generic plan made on empty
-        # tables would scan them for ever.
         settings = {
-            "plan_cache_mode": "force_custom_plan",
+            **(PLANNED_ONCE if self._hot else PLANNED_EACH_TIME),
+            "jit": "off",
             "timezone": "UTC",
             "statement_timeout": round(self._patience * 1000),
             "lock_timeout": 0,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -93,19 +93,35 @@ class RelayContext(ContextOf[..., Any]):  # type: ignore[misc]  # frozen at run 
         return self.control.lost or boot_time() >= self.control.expires
 
 
-_current: ContextVar[RelayContext | None] = ContextVar("django_relay_job", default=None)
+class Once:
+    """Makes a context when somebody first asks for it: few tasks do."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], RelayContext]) -> None:
+        self._make = make
+        self._made: RelayContext | None = None
+
+    def __call__(self) -> RelayContext:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
+_current: ContextVar[Once | None] = ContextVar("django_relay_job", default=None)
 
 
 def current_job() -> RelayContext | None:
     """Return the context of the job that this code runs for, or None outside of any."""
-    return _current.get()
+    current = _current.get()
+    return None if current is None else current()
 
 
 @contextmanager
-def entered(context: RelayContext) -> Iterator[RelayContext]:
+def entered(context: Once) -> Iterator[None]:
     """Make ``context`` the current job within the block, for this thread or coroutine."""
     token = _current.set(context)
     try:
-        yield context
+        yield
     finally:
         _current.reset(token)

@@ -90,7 +90,9 @@ async def execute_async(attempt: Attempt, conclude: Conclude) -> None:
     async with ThreadSensitiveContext() as threads:
         try:
             try:
-                call = await sync_to_async(_prepare)(attempt)
+                # A thread only for what may block: a first import, receivers of others.
+                blocking = attempt.job.task not in _known or compat.foreign(compat.task_started)
+                call = await sync_to_async(_prepare)(attempt) if blocking else _prepare(attempt)
                 with context.entered(call.context):
                     value = await call.task.func(*call.args, **call.kwargs)
             finally:
@@ -111,7 +113,7 @@ def _has_thread(threads: ThreadSensitiveContext) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Call:
     task: Any
-    context: context.RelayContext
+    context: context.Once
     args: list[Any]
     kwargs: dict[str, Any]
 
@@ -123,15 +125,21 @@ def _prepare(attempt: Attempt) -> _Call:
     args, kwargs = json.loads(job.args), json.loads(job.kwargs)
     if not isinstance(args, list) or not isinstance(kwargs, dict):
         raise TypeError("The stored arguments are not a list and an object.")
-    result = results.running(attempt.backend.alias, task, job, attempt.past, attempt.worker)
-    compat.announce(compat.task_started, type(attempt.backend), task_result=result)
-    given = context.RelayContext(
-        task_result=result,
+    given = context.Once(lambda: _context(task, attempt))
+    if compat.heard(compat.task_started):
+        sender = type(attempt.backend)
+        compat.announce(compat.task_started, sender, task_result=given().task_result)
+    return _Call(task, given, [given(), *args] if task.takes_context else args, kwargs)
+
+
+def _context(task: Any, attempt: Attempt) -> context.RelayContext:
+    job = attempt.job
+    return context.RelayContext(
+        task_result=results.running(attempt.backend.alias, task, job, attempt.past, attempt.worker),
         max_attempts=job.max_attempts,
         fence=(job.job_id, job.claim),
         control=attempt.control,
     )
-    return _Call(task, given, [given, *args] if task.takes_context else args, kwargs)
 
 
 def _succeeded(value: Any, left: list[str]) -> Outcome:

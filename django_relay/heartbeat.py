@@ -44,10 +44,11 @@ class Reports:
         self._by_token: dict[str, Report] = {}
         self._frozen: set[str] = set()
 
-    def add(self, report: Report) -> None:
-        """A handler starts."""
+    def add(self, reports: Iterable[Report]) -> None:
+        """Handlers start."""
         with self._lock:
-            self._by_token[report.token] = report
+            for report in reports:
+                self._by_token[report.token] = report
 
     def remove(self, tokens: Iterable[str]) -> None:
         """These leases are over."""

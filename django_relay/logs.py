@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterable
 
 from .outcomes import Ending
 from .transitions import Claimed, Rescued, Settled
@@ -44,6 +45,23 @@ def first_line(error: BaseException) -> str:
     """Describe a database error in one line."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+
+
+def started(job: Claimed) -> None:
+    """Log that a handler starts."""
+    if logger.isEnabledFor(logging.INFO):
+        extra = {"job_id": job.job_id, "task": job.task, "claim": job.claim}
+        logger.info("job %s %s started (claim %s)", job.job_id, job.task, job.claim, extra=extra)
+
+
+def lost(job: Claimed) -> None:
+    """Log that a handler runs on without its lease."""
+    logger.warning(
+        "job %s %s lost its lease and runs on; its outcome will be refused",
+        job.job_id,
+        job.task,
+        extra={"job_id": job.job_id, "task": job.task},
+    )
 
 
 def settled(job: Claimed, ending: Ending, answer: Settled) -> None:
@@ -106,3 +124,13 @@ def rescued(job: Rescued, why: str) -> None:
             "worker": job.worker,
         },
     )
+
+
+def straightened(job_ids: Iterable[int]) -> None:
+    """Log that rows written by somebody's own SQL were brought inside their bounds."""
+    for job_id in job_ids:
+        logger.warning(
+            "job %s had values outside their bounds; they are at their bounds now",
+            job_id,
+            extra={"job_id": job_id},
+        )

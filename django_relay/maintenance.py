@@ -6,6 +6,7 @@ pass is timed by what the last one found: the next due time, the next lease end,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -23,8 +24,9 @@ from .wakeup import Outlook
 
 logger = logging.getLogger("django_relay.worker")
 
-#: How often, in seconds, a worker says that it is there, and how often it looks for odd rows.
-ATTEND, MEND = 5.0, 60.0
+#: How often, in seconds, a worker says that it is there, and how often it looks for odd rows: a
+#: lease that nobody owns holds up its job, and who claims one job at a time behind it.
+ATTEND, MEND = 5.0, 5.0
 
 #: At most one line about an absent database in so many seconds.
 COMPLAIN = 5.0
@@ -114,6 +116,7 @@ class Maintenance(threading.Thread):
                 delay = self._pass()
                 pause = 0.0
             except Exception as error:  # whatever it is, others' jobs need the next pass
+                self._straighten(error)
                 pause = delay = min(max(pause * 2, 0.1), 1.0)
                 if pause > 0.2 and time.monotonic() - told >= COMPLAIN:
                     logger.warning("maintenance failed, trying again: %s", logs.first_line(error))
@@ -180,7 +183,16 @@ class Maintenance(threading.Thread):
         self._rescued(rescued, "its lease row was missing")
         for job_id in orphans:
             logger.warning("deleted a lease on job %s, which does not run", job_id)
+        for job_id in transitions.straighten_leases(self.connection):
+            logger.warning("the lease on job %s had times outside the calendar", job_id)
         transitions.forget_silent(self.connection)
+
+    def _straighten(self, error: Exception) -> None:
+        """Where a row's own values were refused, have them at their bounds for the next pass."""
+        if isinstance(error, transitions.REFUSALS):
+            with contextlib.suppress(psycopg.Error):
+                logs.straightened(transitions.straighten_jobs(self.connection))
+                transitions.straighten_leases(self.connection)
 
     def _bury_dead(self) -> None:
         while True:

@@ -1,10 +1,10 @@
 """What supervisor and child say to each other: one JSON object a line over a socket pair.
 
-A message has a ``kind``. Child to supervisor: ``ready``; ``begun`` (a handler starts: job, token,
-start on the monotonic clock, budget); ``ended`` (tokens it no longer holds); ``alive`` (each
-second, and whether it is idle); ``more`` (a claim came back full: wake a sibling); ``spent`` (it
-has run its share and finishes); ``reload``. Supervisor to child: ``plan``; ``wake``; ``beat`` (it
-is not frozen); ``renewed`` (what a renewal sent at this boot time found: tokens kept, asked to
+A message has a ``kind``. Child to supervisor: ``ready``; ``begun`` (handlers start: for each the
+job, token, start on the monotonic clock, budget); ``ended`` (tokens it no longer holds); ``alive``
+(each second, and whether it is idle); ``more`` (a claim came back full: wake a sibling); ``spent``
+(it has run its share and finishes); ``reload``. Supervisor to child: ``plan``; ``wake``; ``beat``
+(it is not frozen); ``renewed`` (what a renewal sent at this boot time found: tokens kept, asked to
 stop, gone); ``finish`` (grace in seconds).
 """
 
@@ -23,7 +23,10 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a child is told when it starts. Durations are in seconds; ``queues`` None means any."""
+    """What a child is told when it starts. Durations are in seconds; ``queues`` None means any.
+
+    A child that is a ``lane`` runs nothing but jobs that have cost a process, one at a time.
+    """
 
     worker: str
     backend: str
@@ -31,6 +34,7 @@ class Plan:
     queues: list[str] | None
     slots: int
     async_slots: int
+    lane: bool
     prefetch: int | None
     lease: float
     poll: float
@@ -113,8 +117,11 @@ class Channel:
             self._sock.close()
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _line(message: Message) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+    return _encode(message).encode() + b"\n"
 
 
 def _poll(sock: socket.socket, event: int, seconds: float) -> None:

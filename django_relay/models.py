@@ -31,6 +31,24 @@ class JsonText(models.JSONField):
         return f"{sql}::text", params
 
 
+class Moment(models.DateTimeField):
+    """A time that can always be read: from outside Python's calendar, as the nearest day inside.
+
+    No transition writes such a time and most columns have a check against them; but one row from
+    somebody's own SQL must not keep a page of others from opening. To migrations it is an ordinary
+    DateTimeField.
+    """
+
+    def deconstruct(self) -> tuple[str, str, Any, Any]:
+        name, _path, args, kwargs = super().deconstruct()
+        return name, "django.db.models.DateTimeField", args, kwargs
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        first, last = "timestamptz '0002-01-01 UTC'", "timestamptz '9999-12-30 UTC'"
+        clipped = f"CASE WHEN {sql} < {first} THEN {first} WHEN {sql} > {last} THEN {last}"
+        return f"{clipped} ELSE {sql} END", [*params] * 3
+
+
 class ReadOnlyQuerySet(models.QuerySet[Any]):
     """A queryset that refuses to write, and says where writes belong."""
 
@@ -73,8 +91,8 @@ class Job(models.Model):
     kwargs = JsonText(default=dict)
     state = models.CharField(max_length=12, choices=State.choices)
     priority = models.SmallIntegerField(default=0)
-    run_after = models.DateTimeField()
-    start_before = models.DateTimeField(null=True)
+    run_after = Moment()
+    start_before = Moment(null=True)
     claims = models.IntegerField(default=0)
     failures = models.IntegerField(default=0)
     losses = models.IntegerField(default=0)
@@ -88,10 +106,10 @@ class Job(models.Model):
     limit_n = models.IntegerField(null=True)
     metadata = models.JSONField(null=True)
     result = JsonText(null=True)
-    enqueued_at = models.DateTimeField()
-    started_at = models.DateTimeField(null=True)
-    last_attempted_at = models.DateTimeField(null=True)
-    finished_at = models.DateTimeField(null=True)
+    enqueued_at = Moment()
+    started_at = Moment(null=True)
+    last_attempted_at = Moment(null=True)
+    finished_at = Moment(null=True)
 
     objects = ReadOnlyQuerySet.as_manager()
 
@@ -116,6 +134,14 @@ class Job(models.Model):
                 F("id"),
                 name="relay_job_ready",
                 condition=Q(state="ready"),
+            ),
+            # The same for jobs that have cost a process, which run alone.
+            models.Index(
+                F("queue"),
+                Func(F("priority"), template="(-%(expressions)s)"),
+                F("id"),
+                name="relay_job_suspect",
+                condition=Q(state="ready", losses__gt=0),
             ),
             # The promotion: what is due next.
             models.Index(
@@ -190,14 +216,14 @@ class Lease(models.Model):
     token = models.UUIDField()
     worker = models.CharField(max_length=150)
     claim = models.IntegerField()
-    acquired_at = models.DateTimeField()
-    begun_at = models.DateTimeField(null=True)
-    expires_at = models.DateTimeField()
-    deadline = models.DateTimeField(null=True)
+    acquired_at = Moment()
+    begun_at = Moment(null=True)
+    expires_at = Moment()
+    deadline = Moment(null=True)
     renewals = models.IntegerField(default=0)
     limit_key = models.CharField(max_length=255, null=True)  # noqa: DJ001
     limit_slot = models.IntegerField(null=True)
-    cancel_requested_at = models.DateTimeField(null=True)
+    cancel_requested_at = Moment(null=True)
 
     objects = ReadOnlyQuerySet.as_manager()
 
@@ -232,7 +258,7 @@ class Event(models.Model):
         related_name="events",
     )
     kind = models.CharField(max_length=20)
-    at = models.DateTimeField()
+    at = Moment()
     claim = models.IntegerField(null=True)
     token = models.UUIDField(null=True)
     worker = models.CharField(max_length=150, null=True)  # noqa: DJ001 - null: no worker's doing
@@ -261,10 +287,10 @@ class Worker(models.Model):
     processes = models.IntegerField()
     slots = models.IntegerField()
     version = models.CharField(max_length=40)
-    started_at = models.DateTimeField()
-    seen_at = models.DateTimeField()
+    started_at = Moment()
+    seen_at = Moment()
     waiting = models.BooleanField(default=False)
-    stopped_at = models.DateTimeField(null=True)
+    stopped_at = Moment(null=True)
 
     objects = ReadOnlyQuerySet.as_manager()
 

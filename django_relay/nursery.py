@@ -32,6 +32,7 @@ class Nursling:
     name: str
     process: subprocess.Popen[bytes]
     channel: Channel
+    lane: bool
     heard: float = field(default_factory=time.monotonic)
     ready: bool = False
     idle: bool = False
@@ -75,7 +76,7 @@ def spawn(plan: Plan) -> Nursling:
         )
     channel = Channel(ours)
     channel.post(kind="plan", plan=asdict(plan))
-    return Nursling(plan.worker, process, channel)
+    return Nursling(plan.worker, process, channel, plan.lane)
 
 
 def reap(children: Mapping[str, Nursling]) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """The slots of a child: threads for sync tasks, one event loop for async ones.
 
 A slot takes a job in hand, reports it to the supervisor before the handler starts, runs it and
-presents its outcome. After a success it may begin its next job while that one ending is under way;
-after a failure it waits, so that receivers of ``task_finished`` still see the exception.
+presents its outcome. After a success it goes on while the ending is under way, and tells receivers
+of ``task_finished`` between two jobs; after a failure it waits, so that they still see the error.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ import contextvars
 import logging
 import os
 import threading
+from collections import deque
 from inspect import iscoroutinefunction
 from typing import Any
 
 from asgiref.sync import sync_to_async
 
-from . import compat, execution, outcomes, results
+from . import compat, execution, logs, outcomes, results
 from .execution import Attempt
-from .hands import Hand, Hands
+from .hand import Hand
+from .hands import Hands
 from .messages import Channel, Plan
 from .outcomes import Outcome, Verb
 from .states import FINAL
@@ -60,21 +62,17 @@ class Slots:
     # Sync ----------------------------------------------------------------------------------------
 
     def _slot(self) -> None:
-        previous: Hand | None = None
+        untold: deque[Hand] = deque()
         while True:
-            with self._hands.changed:
-                while (hand := self._hands.next(asynchronous=False)) is None:
-                    if previous is not None and previous.settled.done():
-                        break
-                    self._hands.changed.wait()
-            ran = False
+            hand: Hand | None = None
             try:
-                ran = hand is not None and self._run(hand)
-                if previous is not None:
-                    self._tell(previous)
+                while untold and untold[0].settled.done():
+                    self._tell(untold.popleft())
+                hand = self._hands.take(untold)
+                if hand is not None and self._run(hand) and not hand.told:
+                    untold.append(hand)
             except BaseException as error:
                 self._survive(hand, error)
-            previous = hand if ran else None
 
     def _survive(self, hand: Hand | None, error: BaseException) -> None:
         """Keep the slot, whatever happens around a handler, and the job from hanging in it."""
@@ -83,29 +81,28 @@ class Slots:
         logger.critical("a slot failed (%s); it goes on", type(error).__name__)
 
     def _run(self, hand: Hand) -> bool:
-        """Run one job here; return False if it went to the loop instead."""
-        self._report(hand)
+        """Run one job here; return whether its end is still to be told."""
+        self._report([hand])
         try:
-            asynchronous = iscoroutinefunction(execution.find(hand.job.task).func)
+            on_loop = iscoroutinefunction(execution.find(hand.job.task).func)
         except BaseException:  # the attempt itself will say what is wrong with the path
-            asynchronous = False
-        if asynchronous:
+            on_loop = False
+        if on_loop:
             # The first job of an async task: only its import could tell.
+            self._hands.to_loop(hand)
             self._loop.call_soon_threadsafe(self._spawn, hand)
             return False
         execution.execute(self._attempt(hand), lambda outcome: self._conclude(hand, outcome))
-        return True
+        return self._heard
 
     # Async ---------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:
-        while True:
-            with self._hands.changed:
-                hand = self._hands.next(asynchronous=True)
-            if hand is None:
-                return
-            self._report(hand)
-            self._spawn(hand)
+        hands = self._hands.take_all()
+        if hands:
+            self._report(hands)
+            for hand in hands:
+                self._spawn(hand)
 
     def _spawn(self, hand: Hand) -> None:
         task = self._loop.create_task(self._run_async(hand), context=contextvars.Context())
@@ -117,16 +114,21 @@ class Slots:
         self._tasks.discard(task)
         if hand.outcome is None:
             self._hands.present(hand, outcomes.untellable(asyncio.CancelledError))
-            self._dispatch()
+        self._dispatch()
 
     async def _run_async(self, hand: Hand) -> None:
         try:
             await execution.execute_async(
                 self._attempt(hand), lambda outcome: self._conclude(hand, outcome)
             )
-            self._dispatch()
-            await asyncio.shield(asyncio.wrap_future(hand.settled))
-            await sync_to_async(self._tell)(hand)
+            if compat.foreign(compat.task_finished):
+                self._dispatch()
+                await asyncio.shield(asyncio.wrap_future(hand.settled))
+                await sync_to_async(self._tell)(hand)
+            elif self._heard:
+                hand.settled.add_done_callback(
+                    lambda _: self._loop.call_soon_threadsafe(self._tell, hand)
+                )
         except BaseException as error:
             self._survive(hand, error)
 
@@ -142,22 +144,20 @@ class Slots:
             pid=self._pid,
         )
 
-    def _report(self, hand: Hand) -> None:
-        """Tell the supervisor before the handler starts: from here on it renews the lease."""
-        job = hand.job
+    def _report(self, hands: list[Hand]) -> None:
+        """Tell the supervisor before the handlers start: from here on it renews the leases."""
+        begun = [[hand.job.job_id, hand.job.token, hand.began, None] for hand in hands]
         try:
-            self._channel.send(
-                kind="begun", job=job.job_id, token=job.token, began=hand.began, budget=None
-            )
+            self._channel.send(kind="begun", jobs=begun)
         except OSError:
             os._exit(0)  # the supervisor has gone: nothing begins under a lease nobody renews
-        logger.info(
-            "job %s %s started (claim %s)",
-            job.job_id,
-            job.task,
-            job.claim,
-            extra={"job_id": job.job_id, "task": job.task, "claim": job.claim},
-        )
+        for hand in hands:
+            logs.started(hand.job)
+
+    @property
+    def _heard(self) -> bool:
+        """Whether anybody listens to the ends of tasks."""
+        return compat.heard(compat.task_finished)
 
     def _conclude(self, hand: Hand, outcome: Outcome) -> None:
         self._hands.present(hand, outcome)

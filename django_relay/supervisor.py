@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import selectors
-import signal
 import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from . import __version__
 from .connection import Bookkeeping
 from .heartbeat import Heartbeat, Report, Reports
+from .interrupts import Interrupts
+from .lanes import Lanes, lane
 from .maintenance import Dead, Identity, Maintenance
 from .messages import Message, Plan
 from .nursery import Nursling, reap, spawn
@@ -30,8 +29,10 @@ logger = logging.getLogger("django_relay.worker")
 
 #: Exit codes: stopped as asked; a second signal.
 STOPPED, FORCED = 0, 3
-#: A second signal counts this long after the first; a child is killed so long past its grace.
-SECOND, OVERTIME = 1.0, 5.0
+#: A child is killed so long past its grace, in seconds.
+OVERTIME = 5.0
+#: How often, in seconds, children are heard under load, and looked after at the least.
+HEAR, LOOK = 0.005, 0.05
 
 
 class Supervisor:
@@ -58,18 +59,17 @@ class Supervisor:
         self._not_before = 0.0
         self.reports = Reports()
         self.outcomes: Counter[str] = Counter()
-        self._signals: list[float] = []
+        self._interrupts = Interrupts()
+        self._lanes = Lanes(processes)
         self._stop_at: float | None = None
         self._ticked = time.monotonic()
         self._selector = selectors.DefaultSelector()
-        self._wakeup, self._poke = os.pipe()
         self._heartbeat = Heartbeat(
-            self._session("heartbeat"), self.reports, self.tell, lease=plan.lease
+            self._session("heartbeat", plan.lease / 5), self.reports, self.tell, lease=plan.lease
         )
         self._maintenance = self._maintain()
-        self._listener = (
-            Listener(self._session("listener"), plan.queues, self.wake) if plan.notify else None
-        )
+        listening = self._session("listener", 5.0)
+        self._listener = Listener(listening, plan.queues, self.wake) if plan.notify else None
 
     def _maintain(self) -> Maintenance:
         identity = Identity(
@@ -89,12 +89,13 @@ class Supervisor:
             looked=self.looked,
         )
 
-    def _session(self, role: str) -> Bookkeeping:
+    def _session(self, role: str, patience: float = float("inf")) -> Bookkeeping:
+        # Patience shorter than a lease: a renewal lost in a silent network leaves time for another.
         plan = self._plan
         return Bookkeeping(
             plan.database,
             pooled=plan.pooled,
-            patience=plan.patience,
+            patience=min(patience, plan.patience),
             name=f"{role} {plan.worker}",
         )
 
@@ -108,7 +109,7 @@ class Supervisor:
 
     def wake(self) -> None:
         """Have the child with the most free slots look for jobs; it wakes the next by itself."""
-        awake = [c for c in list(self._children.values()) if c.usable]
+        awake = [c for c in list(self._children.values()) if c.usable and not c.lane]
         if awake:
             min(awake, key=lambda c: self.reports.count(c.name)).say({"kind": "wake"})
 
@@ -116,7 +117,8 @@ class Supervisor:
         """Whether a slot is free somewhere."""
         slots = self._plan.slots
         return self._stop_at is None and any(
-            c.usable and self.reports.count(c.name) < slots for c in list(self._children.values())
+            c.usable and not c.lane and self.reports.count(c.name) < slots
+            for c in list(self._children.values())
         )
 
     def looked(self, outlook: Outlook) -> None:
@@ -124,26 +126,29 @@ class Supervisor:
         if self._heartbeat_file is not None and time.monotonic() - self._ticked < 5.0:
             with contextlib.suppress(OSError):  # a full disk; whoever looks at the file will see
                 self._heartbeat_file.touch()
+        self._lanes.looked(suspects=outlook.suspects)
+        if outlook.suspects:
+            for child in list(self._children.values()):
+                if child.lane:
+                    child.say({"kind": "wake"})
         if self._drain and not outlook.ready and (outlook.next_due is None or outlook.next_due > 0):
             children = list(self._children.values())
             if children and all(c.ready and c.idle for c in children):
-                os.write(self._poke, b"d")
+                self._interrupts.drained()
 
     # ---------------------------------------------------------------------------------------------
 
     def run(self) -> int:
         """Work until told to stop; return STOPPED or FORCED."""
-        os.set_blocking(self._wakeup, False)
-        os.set_blocking(self._poke, False)
-        self._selector.register(self._wakeup, selectors.EVENT_READ, None)
-        before = self._take_signals()
+        self._selector.register(self._interrupts.descriptor, selectors.EVENT_READ, None)
+        self._interrupts.take()
         threads = [t for t in (self._heartbeat, self._maintenance, self._listener) if t]
         for thread in threads:
             thread.start()
         try:
             while not self._over():
                 self._tick()
-            return STOPPED if len(self._signals) < 2 else FORCED
+            return FORCED if self._interrupts.force else STOPPED
         finally:
             for child in self._children.values():
                 # After a second signal. Its jobs are given back if the database answers at once.
@@ -152,18 +157,23 @@ class Supervisor:
                 self._maintenance.bury(Dead(child.name, reports, interrupted=True))
             for thread in threads:
                 thread.stop()
-            self._maintenance.join(timeout=OVERTIME if len(self._signals) < 2 else 0.5)
-            self._give_signals_back(before)
+            self._maintenance.join(timeout=0.5 if self._interrupts.force else OVERTIME)
+            self._interrupts.give_back()
 
     def _over(self) -> bool:
-        return len(self._signals) > 1 or (self._stop_at is not None and not self._children)
+        return self._interrupts.force or (self._stop_at is not None and not self._children)
 
     def _tick(self) -> None:
+        looked = self._ticked
         for key, _ in self._selector.select(timeout=0.1):
             if key.data is None:
-                self._woken(os.read(self._wakeup, 4096))
+                looked = 0.0
+                self._woken(self._interrupts.read())
             else:
                 self._hear(key.data)
+        if time.monotonic() - looked < LOOK:
+            time.sleep(HEAR)  # what children say may gather: they wait for no answer
+            return
         self._ticked = time.monotonic()
         for child in self._children.values():
             child.channel.flush()
@@ -180,35 +190,11 @@ class Supervisor:
         if b"d" in octets and self._stop_at is None:
             self._stop()
 
-    # Signals only set a flag ---------------------------------------------------------------------
-
-    def _take_signals(self) -> dict[int, Any]:
-        def note(number: int, frame: Any) -> None:
-            now = time.monotonic()
-            if not self._signals or now - self._signals[-1] >= SECOND:
-                self._signals.append(now)
-
-        try:
-            before: dict[int, Any] = {
-                number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)
-            }
-            before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)
-            signal.set_wakeup_fd(self._poke, warn_on_full_buffer=False)
-        except ValueError:  # not the main thread: whoever runs us there stops us otherwise
-            return {}
-        return before
-
-    def _give_signals_back(self, before: dict[int, Any]) -> None:
-        if before:
-            signal.set_wakeup_fd(-1)
-        for number, previous in before.items():
-            signal.signal(number, previous)
-
     # Children ------------------------------------------------------------------------------------
 
     def _see_to_children(self) -> None:
         now = time.monotonic()
-        if self._signals and self._stop_at is None:
+        if self._interrupts.stop and self._stop_at is None:
             self._stop()
         if self._stop_at is not None:
             if now > self._stop_at + OVERTIME:
@@ -221,15 +207,26 @@ class Supervisor:
                 child.kill()
             elif child.stopped and child.silent_for(now) > self._plan.lease:
                 child.leaving = True  # it holds nothing any more; another takes its place
-        wanted = self._processes - sum(not c.leaving for c in self._children.values())
-        if wanted > 0 and now >= self._not_before:
-            for _ in range(wanted):
-                self._spawn()
+        self._keep_up(now)
 
-    def _spawn(self) -> None:
+    def _keep_up(self, now: float) -> None:
+        """Have as many children as there should be, and lanes while they are needed."""
+        staying = [c for c in self._children.values() if not c.leaving]
+        lanes = [child for child in staying if child.lane]
+        for superfluous in self._lanes.superfluous(lanes):
+            superfluous.leaving = True
+            superfluous.say({"kind": "finish", "grace": None})
+        if now < self._not_before:
+            return
+        for _ in range(self._processes - (len(staying) - len(lanes))):
+            self._spawn(self._plan)
+        if self._lanes.another(lanes):
+            self._spawn(lane(self._plan))
+
+    def _spawn(self, plan: Plan) -> None:
         self._number += 1
         try:
-            child = spawn(replace(self._plan, worker=f"{self._plan.worker}/{self._number}"))
+            child = spawn(replace(plan, worker=f"{plan.worker}/{self._number}"))
         except OSError as error:
             self._not_before = time.monotonic() + 1.0
             logger.error("no child could be started: %s", error)
@@ -264,8 +261,7 @@ class Supervisor:
         kind = message["kind"]
         if kind == "begun":
             child.idle = False
-            what = (message[key] for key in ("job", "token", "began", "budget"))
-            self.reports.add(Report(child.name, *what))
+            self.reports.add([Report(child.name, *begun) for begun in message["jobs"]])
         elif kind == "ended":
             self.reports.remove(message["tokens"])
             self.outcomes.update(message["kinds"])

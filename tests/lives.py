@@ -92,7 +92,8 @@ def claim(job_id: int, by: str = f"{FIRST}/1", *, lease: float = 30.0) -> Claime
     queue = value("SELECT queue FROM django_relay_job WHERE id = %s", [job_id])
     execute("UPDATE django_relay_job SET queue = %s WHERE id = %s", [own, job_id])
     options: Any = {"database": "default", "queues": [own], "worker": by, "lease": lease}
-    (claimed,) = transitions.claim(connection, 1, alone=True, **options).jobs
+    alone = value("SELECT losses > 0 FROM django_relay_job WHERE id = %s", [job_id])
+    (claimed,) = transitions.claim(connection, 1, alone=alone, **options).jobs
     execute("UPDATE django_relay_job SET queue = %s WHERE id = %s", [queue, job_id])
     return claimed
 
@@ -112,6 +113,12 @@ def age(job_id: int, by: timedelta) -> None:
         {"by": by, "id": job_id},
     )
     execute("UPDATE django_relay_event SET at = at - %s WHERE job_id = %s", [by, job_id])
+    for key in ("expired_at", "run_after"):
+        execute(
+            "UPDATE django_relay_event SET data = jsonb_set(data, ARRAY[%(key)s], to_jsonb("
+            "(data->>%(key)s)::timestamptz - %(by)s)) WHERE job_id = %(id)s AND data ? %(key)s",
+            {"key": key, "by": by, "id": job_id},
+        )
     execute(
         "UPDATE django_relay_lease SET acquired_at = acquired_at - %(by)s, begun_at = begun_at - "
         "%(by)s, expires_at = expires_at - %(by)s WHERE job_id = %(id)s",

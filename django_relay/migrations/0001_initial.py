@@ -151,6 +151,16 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="job",
             index=models.Index(
+                models.F("queue"),
+                models.Func(models.F("priority"), template="(-%(expressions)s)"),
+                models.F("id"),
+                condition=models.Q(("losses__gt", 0), ("state", "ready")),
+                name="relay_job_suspect",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
                 condition=models.Q(("state", "scheduled")),
                 fields=["run_after"],
                 name="relay_job_due",
@@ -165,6 +175,14 @@ class Migration(migrations.Migration):
                 ),
                 fields=["start_before"],
                 name="relay_job_expiring",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("state__in", ["failed", "cancelled"])),
+                fields=["state", "id"],
+                name="relay_job_unsuccessful",
             ),
         ),
         migrations.AddIndex(

@@ -28,7 +28,7 @@ WITH chosen AS MATERIALIZED (
 ), job AS (
   UPDATE django_relay_job SET
     state = 'cancelled', finished_at = clock_timestamp(), unique_key = NULL
-  WHERE id = ANY (ARRAY(SELECT id FROM chosen)) AND state IN ('blocked', 'scheduled', 'ready')
+  WHERE id = ANY (ARRAY(SELECT id FROM chosen))
   RETURNING id
 ), event AS (
   INSERT INTO django_relay_event (job_id, kind, at, actor, data)
@@ -45,8 +45,8 @@ ASK = """
 WITH held AS MATERIALIZED (
   SELECT l.job_id, l.token, l.claim, l.worker, l.cancel_requested_at
   FROM django_relay_lease AS l
-  JOIN django_relay_job AS j ON j.id = l.job_id AND j.state = 'running'
   WHERE l.job_id = ANY (%(ids)s::bigint[])
+    AND (SELECT state FROM django_relay_job AS j WHERE j.id = l.job_id) = 'running'
   ORDER BY l.job_id
   FOR NO KEY UPDATE OF l
 ), asked AS (
@@ -69,10 +69,13 @@ SELECT job_id FROM held
 # (the form that names the three states in one WHERE finished jobs twice).
 FORCE = """
 WITH held AS MATERIALIZED (
-  SELECT job_id, token, claim, worker, begun_at, acquired_at FROM django_relay_lease
-  WHERE job_id = ANY (%(ids)s::bigint[])
-  ORDER BY job_id
-  FOR UPDATE
+  SELECT l.job_id, l.token, l.claim, l.worker, l.begun_at, j.state AS was
+  FROM django_relay_lease AS l
+  JOIN django_relay_job AS j ON j.id = l.job_id
+  WHERE l.job_id = ANY (%(ids)s::bigint[])
+  ORDER BY l.job_id
+  FOR UPDATE OF l
+  FOR NO KEY UPDATE OF j
 ), freed AS (
   DELETE FROM django_relay_lease AS l USING held AS h WHERE l.job_id = h.job_id
 ), job AS (
@@ -81,7 +84,7 @@ WITH held AS MATERIALIZED (
     started_at = COALESCE(j.started_at, h.begun_at),
     last_attempted_at = COALESCE(h.begun_at, j.last_attempted_at)
   FROM held AS h
-  WHERE j.id = h.job_id AND j.state = 'running'
+  WHERE j.id = h.job_id AND h.was = 'running'
   RETURNING j.id, h.token, h.claim, h.worker
 ), event AS (
   INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker, actor, data)

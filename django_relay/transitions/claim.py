@@ -48,60 +48,70 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The answer to a claim: the jobs, whether it ended before one that must run alone, and whether
-    anything else was ready: of lower priority than the head, or locked for a moment."""
+    """The answer to a claim that came back short: the jobs; whether anything else was ``left``, of
+    lower priority than the head or locked for a moment; and whether ``suspects`` are ready, jobs
+    that have cost a process and run alone."""
 
     jobs: tuple[Claimed, ...]
-    before_alone: bool
     left: bool
+    suspects: bool
 
 
 # The names of the worker's queues as given, or of all queues that have something ready: one index
 # probe a queue, however many jobs each holds.
 NAMED = "SELECT unnest(%(queues)s::text[]) AS name"
 ANY = """
-  (SELECT queue AS name FROM django_relay_job WHERE state = 'ready' ORDER BY queue LIMIT 1)
+  (SELECT queue AS name FROM django_relay_job WHERE {ready} ORDER BY queue LIMIT 1)
   UNION ALL
   SELECT (
-    SELECT j.queue FROM django_relay_job AS j
-    WHERE j.state = 'ready' AND j.queue > q.name ORDER BY j.queue LIMIT 1
+    SELECT queue FROM django_relay_job WHERE {ready} AND queue > q.name ORDER BY queue LIMIT 1
   )
   FROM queue AS q WHERE q.name IS NOT NULL
 """
 
+#: What a claim looks at: jobs that may run beside others, or those that have cost a process. Each
+#: is literally the condition of an index, or implies it.
+BESIDE = "state = 'ready' AND losses <= 0"
+ALONE = "state = 'ready' AND losses > 0"
+
 # Locks: the picked job rows, SKIP LOCKED, so no claim waits for another or for a promotion.
 # `head` reads, without a lock, the first job of each queue; `picked` goes through the queues by
 # their heads, highest priority first and then oldest, so that no queue starves another. `bounded`
-# keeps it to rows as good as the head; without, a second claim takes what is `remaining`, because
-# it was worth less or its head was locked. The outer LIMIT stops the loop: exactly the rows picked
-# are locked. The lock returns the newest version of a row, so `claims` is counted from there and
-# not from the snapshot.
-# `before` cuts the list in front of the first job that has cost a process: it runs alone.
+# keeps it to rows as good as the head; without, a second claim takes what is `left`, because it was
+# worth less or its head was locked. The outer LIMIT stops the loop: exactly the rows picked are
+# locked. The lock returns the newest version of a row, so `claims` is counted from there and not
+# from the snapshot, and nobody can move the job before `job` does.
 # The lease goes in first, and only jobs whose lease went in are moved: an orphan lease or a full
 # limit holds up one job, never the claim. Two claimers can never get one job: the second finds its
 # row locked or no longer ready.
+# `job` finds its rows by key, one by one, which is what `= ANY (ARRAY[...])` leaves a planner no
+# way around: by a plain join, or a condition on the state, a plan made before the table was
+# analyzed may read every job instead.
 CLAIM = """
 WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
   SELECT q.name, h.priority FROM queue AS q CROSS JOIN LATERAL (
     SELECT priority, id FROM django_relay_job
-    WHERE state = 'ready' AND queue = q.name
+    WHERE {ready} AND queue = q.name
     ORDER BY (-priority), id LIMIT 1
   ) AS h
   ORDER BY (-h.priority), h.id
 ), picked AS MATERIALIZED (
   SELECT p.* FROM head CROSS JOIN LATERAL ({pick}) AS p LIMIT {limit}
-), placed AS MATERIALIZED (
-  SELECT picked.*, row_number() OVER () AS place FROM picked
-), remaining AS MATERIALIZED (
-  SELECT EXISTS (
-    SELECT 1 FROM head CROSS JOIN LATERAL (
+), rest AS MATERIALIZED (
+  SELECT
+    short.is AND EXISTS (
+      SELECT 1 FROM head CROSS JOIN LATERAL (
+        SELECT 1 FROM django_relay_job
+        WHERE {ready} AND queue = head.name AND id <> ALL (ARRAY(SELECT id FROM picked))
+        ORDER BY (-priority), id LIMIT 1
+      ) AS r
+    ) AS left,
+    short.is AND EXISTS (
       SELECT 1 FROM django_relay_job
-      WHERE state = 'ready' AND queue = head.name AND id <> ALL (ARRAY(SELECT id FROM picked))
-      ORDER BY (-priority), id LIMIT 1
-    ) AS r
-  ) AS any
-), before AS MATERIALIZED (
-  SELECT min(place) AS place FROM placed WHERE losses > 0 AND NOT %(alone)s
+      WHERE state = 'ready' AND losses > 0
+        AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
+    ) AS suspects
+  FROM (SELECT count(*) < {limit} AS is FROM picked) AS short
 ), lease AS (
   INSERT INTO django_relay_lease (
     job_id, token, worker, claim, acquired_at, expires_at, renewals
@@ -109,33 +119,31 @@ WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
   SELECT
     p.id, gen_random_uuid(), %(worker)s, LEAST(p.claims + 1, 1000000000),
     clock_timestamp(), clock_timestamp() + %(lease)s::interval, 0
-  FROM placed AS p, before
-  WHERE before.place IS NULL OR p.place < before.place
+  FROM picked AS p
   ORDER BY p.id
   ON CONFLICT DO NOTHING
   RETURNING job_id, token, claim, acquired_at
 ), job AS (
-  UPDATE django_relay_job SET
+  UPDATE django_relay_job AS j SET
     state = 'running',
-    claims = LEAST(claims + 1, 1000000000),
-    unique_key = CASE WHEN unique_scope = 'waiting' THEN NULL ELSE unique_key END
-  WHERE id = ANY (ARRAY(SELECT job_id FROM lease)) AND state = 'ready'
+    claims = l.claim,
+    unique_key = CASE WHEN j.unique_scope = 'waiting' THEN NULL ELSE j.unique_key END
+  FROM lease AS l
+  WHERE j.id = ANY (ARRAY[l.job_id])
   RETURNING
-    id, queue, task, args::text, kwargs::text, priority, failures, losses, interruptions,
-    max_attempts, EXTRACT(EPOCH FROM timeout)::float8 AS timeout, metadata::text,
-    enqueued_at, run_after, started_at
+    j.id, l.token, l.claim, j.queue, j.task, j.args::text, j.kwargs::text, j.priority, j.failures,
+    j.losses, j.interruptions, j.max_attempts, EXTRACT(EPOCH FROM j.timeout)::float8 AS timeout,
+    j.metadata::text, l.acquired_at, j.enqueued_at, j.run_after, j.started_at
 ), event AS (
   INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker)
-  SELECT l.job_id, 'claimed', clock_timestamp(), l.claim, l.token, %(worker)s
-  FROM lease AS l JOIN job AS j ON j.id = l.job_id
+  SELECT id, 'claimed', clock_timestamp(), claim, token, %(worker)s FROM job
 )
 SELECT
-  before.place IS NOT NULL, remaining.any, j.id, l.token::text, l.claim, j.queue, j.task, j.args,
-  j.kwargs, j.priority, j.failures, j.losses, j.interruptions, j.max_attempts, j.timeout,
-  j.metadata, l.acquired_at, j.enqueued_at, j.run_after, j.started_at
-FROM before CROSS JOIN remaining
-LEFT JOIN (job AS j JOIN lease AS l ON l.job_id = j.id JOIN placed AS p ON p.id = j.id) ON true
-ORDER BY p.place
+  rest.left, rest.suspects, j.id, j.token::text, j.claim, j.queue, j.task, j.args, j.kwargs,
+  j.priority, j.failures, j.losses, j.interruptions, j.max_attempts, j.timeout, j.metadata,
+  j.acquired_at, j.enqueued_at, j.run_after, j.started_at
+FROM rest LEFT JOIN job AS j ON true
+ORDER BY (-j.priority), j.id
 """
 
 
@@ -144,7 +152,7 @@ _LIMIT = 987_654_321
 
 
 @cache
-def _pick(database: str) -> str:
+def _pick(database: str, ready: str) -> str:
     """Compile the pick once."""
     from django_relay.models import Job
 
@@ -155,14 +163,14 @@ def _pick(database: str) -> str:
     pick = (
         Job.objects.using(database)
         .filter(
-            literally("state = 'ready'"),
+            literally(ready),
             literally("queue = head.name"),
             literally("(-priority) <= CASE WHEN %(bounded)s THEN -head.priority ELSE 100 END"),
             literally("(start_before IS NULL OR start_before > statement_timestamp())"),
         )
         .order_by(Func(F("priority"), template="(-%(expressions)s)"), "id")
         .select_for_update(skip_locked=True, no_key=True)
-        .values_list("id", "claims", "losses")[:_LIMIT]
+        .values_list("id", "claims")[:_LIMIT]
     )
     # Django compiles a lock only where one could be held, and would connect to find out. This copy
     # never connects: it says that it is in a transaction.
@@ -176,9 +184,14 @@ def _pick(database: str) -> str:
 
 
 @cache
-def _statement(database: str, limit: int, any_queue: bool) -> str:
-    pick = _pick(database).replace(str(_LIMIT), str(int(limit)))
-    return CLAIM.format(queues=ANY if any_queue else NAMED, pick=pick, limit=int(limit))
+def _statement(database: str, limit: int, any_queue: bool, alone: bool) -> str:
+    ready = ALONE if alone else BESIDE
+    return CLAIM.format(
+        queues=ANY.format(ready=ready) if any_queue else NAMED,
+        ready=ready,
+        pick=_pick(database, ready).replace(str(_LIMIT), str(int(limit))),
+        limit=int(limit),
+    )
 
 
 def claim(
@@ -194,16 +207,15 @@ def claim(
 ) -> Claim:
     """Take up to ``limit`` ready jobs of ``queues`` (None: any), each for ``lease`` seconds.
 
-    The connection is in autocommit: the claim has committed when this returns. With ``alone`` the
-    first job is taken although it has cost a process before, and no other. ``bounded`` is the first
-    try; an unbounded second one finds jobs behind heads that others have locked.
+    The connection is in autocommit: the claim has committed when this returns. Jobs that have cost
+    a process are passed over; with ``alone`` one of them is taken, and no other. ``bounded`` is the
+    first try; an unbounded second one finds jobs behind heads that others have locked.
     """
-    statement = _statement(database, 1 if alone else limit, queues is None)
+    statement = _statement(database, 1 if alone else limit, queues is None, alone)
     values = {
         "queues": None if queues is None else list(queues),
         "worker": worker,
         "lease": f"{lease} seconds",
-        "alone": alone,
         "bounded": bounded,
     }
     with connection.cursor() as cursor:
@@ -211,6 +223,6 @@ def claim(
         rows = cursor.fetchall()
     return Claim(
         jobs=tuple(Claimed(*row[2:]) for row in rows if row[2] is not None),
-        before_alone=rows[0][0],
-        left=rows[0][1],
+        left=rows[0][0],
+        suspects=rows[0][1],
     )

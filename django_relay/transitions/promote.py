@@ -16,7 +16,7 @@ WITH due AS MATERIALIZED (
   FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE django_relay_job SET state = 'ready'
-WHERE id = ANY (ARRAY(SELECT id FROM due)) AND state = 'scheduled'
+WHERE id = ANY (ARRAY(SELECT id FROM due))
 RETURNING queue
 """
 
@@ -32,7 +32,7 @@ WITH late AS MATERIALIZED (
 ), job AS (
   UPDATE django_relay_job SET
     state = 'failed', finished_at = clock_timestamp(), unique_key = NULL
-  WHERE id = ANY (ARRAY(SELECT id FROM late)) AND state IN ('blocked', 'scheduled', 'ready')
+  WHERE id = ANY (ARRAY(SELECT id FROM late))
   RETURNING id
 ), event AS (
   INSERT INTO django_relay_event (job_id, kind, at, data)

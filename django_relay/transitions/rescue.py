@@ -27,8 +27,9 @@ class Rescued:
 
 # Locks: the chosen leases in job id order, each with its job, SKIP LOCKED both. A rescue never
 # waits: a locked lease is being ended or renewed right now, a locked job is in somebody's
-# transaction, and the next pass sees what became of it. So an
-# ending and a rescue can never both have the lease: the second finds it locked or gone.
+# transaction, and the next pass sees what became of it. So an ending and a rescue can never both
+# have the lease: the second finds it locked or gone. A lease whose job does not run is left to the
+# sweep.
 # `lost`: the handler may have begun. With the lease run out nobody can tell, so it counts; of a
 # dead child's leases those count that it had reported. From the second loss on a job waits before
 # its next claim, doubling from four seconds to five minutes, so that a job that kills its worker
@@ -37,30 +38,29 @@ RESCUE = """
 WITH chosen AS MATERIALIZED (
   SELECT
     l.job_id, l.token, l.worker, l.claim, l.acquired_at, l.begun_at, l.expires_at, l.renewals,
-    l.cancel_requested_at
+    l.cancel_requested_at, j.state AS was, j.losses, j.max_attempts
   FROM django_relay_lease AS l
-  JOIN django_relay_job AS j ON j.id = l.job_id AND j.state = 'running'
+  JOIN django_relay_job AS j ON j.id = l.job_id
   WHERE {which}
   ORDER BY l.job_id
   LIMIT {limit}
   FOR UPDATE OF l SKIP LOCKED
   FOR NO KEY UPDATE OF j SKIP LOCKED
-), freed AS (
-  DELETE FROM django_relay_lease AS l USING chosen AS c WHERE l.job_id = c.job_id
 ), decided AS MATERIALIZED (
   SELECT c.*, clock_timestamp() AS at,
     CASE
       WHEN c.cancel_requested_at IS NOT NULL THEN 'cancelled'
       WHEN NOT c.lost THEN 'ready'
-      WHEN j.losses + 1 >= j.max_attempts THEN 'failed'
-      WHEN j.losses >= 1 THEN 'scheduled'
+      WHEN c.losses + 1 >= c.max_attempts THEN 'failed'
+      WHEN c.losses >= 1 THEN 'scheduled'
       ELSE 'ready'
     END AS state,
-    make_interval(secs => LEAST(power(2, LEAST(j.losses + 1, 20)), 300)) AS spacing
+    make_interval(secs => LEAST(power(2, LEAST(c.losses + 1, 20)), 300)) AS spacing
   FROM (
-    SELECT chosen.*, {lost} AS lost FROM chosen
+    SELECT chosen.*, {lost} AS lost FROM chosen WHERE was = 'running'
   ) AS c
-  JOIN django_relay_job AS j ON j.id = c.job_id AND j.state = 'running'
+), freed AS (
+  DELETE FROM django_relay_lease AS l USING decided AS d WHERE l.job_id = d.job_id
 ), job AS (
   UPDATE django_relay_job AS j SET
     state = d.state,
@@ -73,7 +73,7 @@ WITH chosen AS MATERIALIZED (
     finished_at = CASE WHEN d.state IN ('failed', 'cancelled') THEN d.at END,
     unique_key = CASE WHEN d.state IN ('scheduled', 'ready') THEN j.unique_key END
   FROM decided AS d
-  WHERE j.id = d.job_id AND j.state = 'running'
+  WHERE j.id = d.job_id
   RETURNING j.id, j.queue, j.task, j.losses, d.token, d.state, d.worker, d.claim, d.at, d.lost,
     d.expires_at, d.renewals, d.spacing,
     CASE
@@ -124,7 +124,7 @@ WITH chosen AS MATERIALIZED (
     finished_at = CASE WHEN j.losses + 1 >= j.max_attempts THEN clock_timestamp() END,
     unique_key = CASE WHEN j.losses + 1 >= j.max_attempts THEN NULL ELSE j.unique_key END
   FROM chosen
-  WHERE j.id = chosen.id AND j.state = 'running'
+  WHERE j.id = chosen.id
   RETURNING j.id, j.state, j.queue, j.task, j.losses, j.claims
 ), event AS (
   INSERT INTO django_relay_event (job_id, kind, at, claim, data)
@@ -146,9 +146,8 @@ FROM job
 ORPHANED = """
 WITH chosen AS MATERIALIZED (
   SELECT l.job_id, l.token FROM django_relay_lease AS l
-  WHERE NOT EXISTS (
-    SELECT 1 FROM django_relay_job AS j WHERE j.id = l.job_id AND j.state = 'running'
-  )
+  WHERE (SELECT state FROM django_relay_job AS j WHERE j.id = l.job_id)
+    IS DISTINCT FROM 'running'
   ORDER BY l.job_id
   LIMIT 500
   FOR UPDATE OF l SKIP LOCKED

@@ -46,46 +46,42 @@ class Settled:
 # deadlock.
 # `held` waits for the lease's lock; only then does `live` compare the end with the clock. Compared
 # before the wait, a late worker would be accepted (a lock released after the end leaves the row
-# unchanged, so nothing would be checked again). `decided` may read the job from the snapshot: while
-# its lease is held, nobody else changes the counters it reads.
+# unchanged, so nothing would be checked again). The job's columns in `held` are those of the locked
+# row; its state is compared as `was`. Rows are found by key, one by one (`= ANY (ARRAY[...])`), as
+# in a claim and for its reason.
 # One rival can delete a lease row; whoever finds it gone changes nothing.
 SETTLE = """
-WITH ending AS MATERIALIZED (
-  SELECT * FROM unnest(
+WITH held AS MATERIALIZED (
+  SELECT
+    e.*, l.worker, l.claim, l.expires_at, l.begun_at, l.renewals, l.cancel_requested_at,
+    j.state AS was, j.failures, j.interruptions, j.max_attempts
+  FROM unnest(
     %(job_ids)s::bigint[], %(tokens)s::uuid[], %(verbs)s::text[], %(results)s::text[],
     %(delays)s::float8[], %(data)s::text[], %(ran)s::float8[]
   ) AS e(job_id, token, verb, result, delay, data, ran)
-), held AS MATERIALIZED (
-  SELECT
-    l.job_id, l.token, l.worker, l.claim, l.expires_at, l.begun_at, l.renewals,
-    l.cancel_requested_at
-  FROM django_relay_lease AS l
-  JOIN ending AS e ON e.job_id = l.job_id AND e.token = l.token
-  JOIN django_relay_job AS j ON j.id = l.job_id
-  ORDER BY l.job_id
+  JOIN django_relay_lease AS l ON l.job_id = ANY (ARRAY[e.job_id]) AND l.token = e.token
+  JOIN django_relay_job AS j ON j.id = ANY (ARRAY[e.job_id])
+  ORDER BY e.job_id
   FOR UPDATE OF l
   FOR NO KEY UPDATE OF j SKIP LOCKED
 ), live AS MATERIALIZED (
   SELECT held.*, clock_timestamp() AS at FROM held WHERE expires_at > clock_timestamp()
 ), begun AS MATERIALIZED (
-  SELECT
-    live.*, e.verb, e.result, e.delay, e.data,
-    COALESCE(live.begun_at, live.at - make_interval(secs => e.ran)) AS began
-  FROM live JOIN ending AS e ON e.job_id = live.job_id AND e.token = live.token
+  SELECT live.*, COALESCE(begun_at, at - make_interval(secs => ran)) AS began FROM live
 ), decided AS MATERIALIZED (
-  SELECT b.*, CASE
-    WHEN b.verb = 'succeed' THEN 'successful'
-    WHEN b.cancel_requested_at IS NOT NULL THEN 'cancelled'
-    WHEN b.verb = 'fail' THEN 'failed'
-    WHEN b.verb = 'retry' AND j.failures + 1 >= j.max_attempts THEN 'failed'
-    WHEN b.verb IN ('retry', 'snooze') THEN 'scheduled'
-    WHEN b.began IS NOT NULL
-      AND (j.max_attempts = 1 OR j.interruptions + 1 >= %(max_interruptions)s) THEN 'failed'
+  SELECT *, CASE
+    WHEN verb = 'succeed' THEN 'successful'
+    WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
+    WHEN verb = 'fail' THEN 'failed'
+    WHEN verb = 'retry' AND failures + 1 >= max_attempts THEN 'failed'
+    WHEN verb IN ('retry', 'snooze') THEN 'scheduled'
+    WHEN began IS NOT NULL
+      AND (max_attempts = 1 OR interruptions + 1 >= %(max_interruptions)s) THEN 'failed'
     ELSE 'ready'
   END AS state
-  FROM begun AS b JOIN django_relay_job AS j ON j.id = b.job_id
+  FROM begun
 ), freed AS (
-  DELETE FROM django_relay_lease AS l USING decided AS d WHERE l.job_id = d.job_id
+  DELETE FROM django_relay_lease AS l USING decided AS d WHERE l.job_id = ANY (ARRAY[d.job_id])
 ), job AS (
   UPDATE django_relay_job AS j SET
     state = d.state,
@@ -102,7 +98,7 @@ WITH ending AS MATERIALIZED (
     finished_at = CASE WHEN d.state IN ('successful', 'failed', 'cancelled') THEN d.at END,
     unique_key = CASE WHEN d.state IN ('scheduled', 'ready') THEN j.unique_key END
   FROM decided AS d
-  WHERE j.id = d.job_id AND j.state = 'running'
+  WHERE j.id = ANY (ARRAY[d.job_id]) AND d.was = 'running'
   RETURNING j.id, d.token, d.state, j.queue, CASE
     WHEN d.state = 'successful' THEN 'succeeded'
     WHEN d.state IN ('failed', 'cancelled') THEN d.state

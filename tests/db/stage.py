@@ -102,12 +102,16 @@ class Stage:
             session.close()
         if self.db.info.transaction_status != TransactionStatus.IDLE:  # interrupted while waiting
             self.db = self.connect()
+        self.empty()
+        for session in (self._opened[0], self.db):
+            session.close()
+
+    def empty(self) -> None:
+        """Empty the tables."""
         for table in ("event", "lease", "job", "worker"):
             # TRUNCATE is slow on small tables, and DELETE would leave the next test dead rows.
             empty = "TRUNCATE" if self._many else "DELETE FROM"
             self.db.execute(f"{empty} django_relay_{table}")
-        for session in (self._opened[0], self.db):
-            session.close()
 
     # ------------------------------------------------------------------ sessions and threads
 
@@ -229,6 +233,7 @@ class Stage:
             for queues in (None, ["none"]):
                 with self.db.transaction(force_rollback=True):
                     self.claim_up_to(limit, queues=queues)
+                    self.claim_up_to(limit, queues=queues, alone=True)
 
     def claim(self, session: Session | None = None, **changes: Any) -> Claimed:
         """Claim the one job that is next, which must be there."""

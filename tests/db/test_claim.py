@@ -168,30 +168,32 @@ def test_a_job_is_not_started_after_the_time_it_had_to_start_before(
 # ------------------------------------------------------------------ alone
 
 
-def test_a_claim_ends_before_a_job_that_must_run_alone(stage: Stage) -> None:
+def test_a_claim_passes_over_jobs_that_must_run_alone_and_tells_of_them(stage: Stage) -> None:
     first, poison, last = (stage.enqueue() for _ in range(3))
     stage.set(poison, losses=1)
     claim = stage.claim_up_to(3)
-    assert (ids(claim), claim.before_alone) == ([first], True)
-    claim = stage.claim_up_to(3)
-    assert (ids(claim), claim.before_alone) == ([], True)
+    assert (ids(claim), claim.left, claim.suspects) == ([first, last], False, True)
     claim = stage.claim_up_to(3, alone=True)
-    assert (ids(claim), claim.before_alone) == ([poison], False)
-    claim = stage.claim_up_to(3)
-    assert (ids(claim), claim.before_alone) == ([last], False)
+    assert (ids(claim), claim.left) == ([poison], False)
+    assert not stage.claim_up_to(3).suspects
 
 
-def test_a_job_that_must_run_alone_holds_its_place_across_queues(stage: Stage) -> None:
-    poison, other = stage.enqueue(queue="a"), stage.enqueue(queue="b")
-    stage.set(poison, losses=2)
-    assert ids(stage.claim_up_to(5)) == []
-    assert ids(stage.claim_up_to(5, alone=True)) == [poison]
-    assert ids(stage.claim_up_to(5)) == [other]
+def test_only_suspects_of_its_own_queues_concern_a_worker(stage: Stage) -> None:
+    poison = stage.enqueue(queue="a")
+    stage.set(poison, losses=1)
+    assert not stage.claim_up_to(1, queues=["b"]).suspects
+    assert stage.claim_up_to(1, queues=["a", "b"]).suspects
+    assert ids(stage.claim_up_to(1, queues=["b"], alone=True)) == []
+    assert ids(stage.claim_up_to(1, queues=["b", "a"], alone=True)) == [poison]
 
 
-def test_a_claim_alone_takes_one_job_also_when_it_has_no_losses(stage: Stage) -> None:
-    first, _ = stage.enqueue(), stage.enqueue()
-    assert ids(stage.claim_up_to(5, alone=True)) == [first]
+def test_a_claim_alone_takes_one_job_of_the_highest_priority_that_has_losses(stage: Stage) -> None:
+    jobs = [stage.enqueue(queue=queue, priority=p) for queue, p in (("a", 0), ("b", 5), ("a", 9))]
+    for job_id in jobs[:2]:
+        stage.set(job_id, losses=2)
+    assert ids(stage.claim_up_to(5, alone=True)) == [jobs[1]]
+    assert ids(stage.claim_up_to(5, alone=True)) == [jobs[0]]
+    assert ids(stage.claim_up_to(5, alone=True)) == []
 
 
 # ------------------------------------------------------------------ leases and numbers

@@ -1,7 +1,8 @@
 """The plans of the hot statements on 100,000 jobs: each finds its rows by the index named for it.
 
-Statistics are stale on purpose: gathered on empty tables, or when everything had finished. Every
-statement is explained as the worker's session plans it, with its values bound by the server.
+Statistics are stale on purpose: gathered on empty tables, when everything had finished, or when
+nothing had. Every statement is explained as the worker's session plans it, with its values bound by
+the server; and statements prepared on empty tables are watched when the jobs have come.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from typing import Any
 
 import pytest
 
-from django_relay import outcomes, transitions
+from django_relay import outcomes, results, transitions, wakeup
+from django_relay.connection import Bookkeeping
 from django_relay.outcomes import Ending
-from django_relay.transitions import Held
+from django_relay.transitions import Held, NewJob
 
 from .stage import ACTOR, WORKER, Session, Stage
 
-TABLES = ("django_relay_job", "django_relay_event", "django_relay_lease")
+#: Leases are as few as the jobs that run.
+LARGE = ("django_relay_job", "django_relay_event")
+TABLES = (*LARGE, "django_relay_lease")
 
 Scans = set[tuple[str, str]]
 
@@ -67,33 +71,56 @@ def _bitmaps(node: dict[str, Any]) -> Iterator[str]:
         yield from _bitmaps(child)
 
 
+#: Most of a backlog is finished since it was analyzed.
+DRAIN = """
+UPDATE django_relay_job SET state = 'successful', finished_at = clock_timestamp()
+WHERE id IN (SELECT id FROM django_relay_job WHERE state = 'ready' ORDER BY id LIMIT 60000)
+"""
+
+
 def _load(stage: Stage, statistics: str) -> None:
     """Fill the tables with 100,000 jobs, 300 of them running, and analyze them too early."""
     names = ", ".join(TABLES)
     stage.db.execute(f"TRUNCATE {names}")
     if statistics == "of empty tables":
         stage.db.execute(f"VACUUM ANALYZE {names}")
-    stage.fill(60_000, state="successful")
+    if statistics == "of a backlog":
+        stage.fill(60_000)
+        stage.db.execute(f"ANALYZE {names}")
+        stage.db.execute(DRAIN)
+    else:
+        stage.fill(60_000, state="successful")
     if statistics == "of finished jobs":
         stage.db.execute(f"ANALYZE {names}")
-    for number in range(4):
-        stage.fill(5_000, queue=f"queue {number}")
-    stage.fill(20_000, state="scheduled")
-    assert len(stage.claim_up_to(300).jobs) == 300
+    _load_waiting(stage)
     if statistics == "fresh":
         stage.db.execute(f"ANALYZE {names}")
 
 
-@pytest.fixture(params=["of empty tables", "of finished jobs", "fresh"])
-def loaded(stage: Stage, request: pytest.FixtureRequest) -> Iterator[Stage]:
-    """A hundred thousand jobs with statistics as they may be; autovacuum does not interfere."""
+def _load_waiting(stage: Stage) -> None:
+    """Add what is ready, scheduled and running."""
+    for number in range(4):
+        stage.fill(5_000, queue=f"queue {number}")
+    stage.fill(20_000, state="scheduled")
+    assert len(stage.claim_up_to(300).jobs) == 300
+
+
+@pytest.fixture
+def unattended(stage: Stage) -> Iterator[Stage]:
+    """Tables whose statistics autovacuum leaves as they are."""
     for table in TABLES:
         stage.db.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)")
-    _load(stage, request.param)
     yield stage
     stage.db.execute(f"TRUNCATE {', '.join(TABLES)}")
     for table in TABLES:
         stage.db.execute(f"ALTER TABLE {table} RESET (autovacuum_enabled)")
+
+
+@pytest.fixture(params=["of empty tables", "of finished jobs", "of a backlog", "fresh"])
+def loaded(unattended: Stage, request: pytest.FixtureRequest) -> Stage:
+    """A hundred thousand jobs with statistics as they may be."""
+    _load(unattended, request.param)
+    return unattended
 
 
 @dataclass(frozen=True)
@@ -107,24 +134,33 @@ class Hot:
 READY, DUE, EVENTS = {"relay_job_ready"}, {"relay_job_due"}, {"relay_event_job"}
 CLAIM = {"database": "default", "worker": "host-2/1", "lease": 30.0}
 TWO = ["queue 1", "queue 3"]
+SUSPECT = {"relay_job_suspect"}
+PROBED = READY | DUE | SUSPECT | {"relay_job_expiring"}
+JOB = NewJob(backend="default", queue="queue 1", task="shop.tasks.pack", args="[1]", kwargs="{}")
 
-#: Where a statement comes to its jobs by their ids, either of two indexes will do: the primary key,
-#: or the one on the running jobs.
+#: Where a statement comes to its jobs by their ids, the primary key alone will do.
 BY_ID: set[str] = set()
 
 HOT = {
+    "enqueue": Hot(lambda session, _: transitions.enqueue(session, JOB), [set()]),
+    "probe of any queue": Hot(lambda session, _: wakeup.probe(session, None), [PROBED]),
+    "probe of two queues": Hot(lambda session, _: wakeup.probe(session, TWO), [PROBED]),
     "claim from any queue": Hot(
-        lambda session, _: transitions.claim(session, 10, queues=None, **CLAIM), [READY]
+        lambda session, _: transitions.claim(session, 10, queues=None, **CLAIM), [READY | SUSPECT]
     ),
     "claim from two queues": Hot(
-        lambda session, _: transitions.claim(session, 10, queues=TWO, **CLAIM), [READY]
+        lambda session, _: transitions.claim(session, 10, queues=TWO, **CLAIM), [READY | SUSPECT]
     ),
     "claim behind locked heads": Hot(
         lambda session, _: transitions.claim(session, 10, queues=None, bounded=False, **CLAIM),
-        [READY],
+        [READY | SUSPECT],
     ),
     "claim alone": Hot(
-        lambda session, _: transitions.claim(session, 10, queues=None, alone=True, **CLAIM), [READY]
+        lambda session, _: transitions.claim(session, 10, queues=None, alone=True, **CLAIM),
+        [SUSPECT],
+    ),
+    "past of jobs claimed again": Hot(
+        lambda session, held: results.pasts(session, [job_id for job_id, _ in held]), [EVENTS]
     ),
     "promote": Hot(lambda session, _: transitions.promote(session), [DUE]),
     "expire": Hot(lambda session, _: transitions.expire(session), [{"relay_job_expiring"}]),
@@ -172,6 +208,53 @@ def test_hot_statements_use_their_indexes(loaded: Stage) -> None:
             hot.call(explained, held)
         assert len(explained.scans) == len(hot.indexes), name
         for scans, indexes in zip(explained.scans, hot.indexes, strict=True):
-            used = {index for table, index in scans if table != "django_relay_lease"}
+            used = {index for table, index in scans if table in LARGE}
             assert used >= indexes, name
-            assert used <= indexes | {"django_relay_job_pkey", "relay_job_running"}, name
+            assert used <= indexes | {"django_relay_job_pkey"}, name
+
+
+#: The rows that the session has looked at in this transaction, of both large tables.
+READ = """
+SELECT sum(seq_tup_read + COALESCE(idx_tup_fetch, 0))::integer FROM pg_stat_xact_user_tables
+WHERE relname IN ('django_relay_job', 'django_relay_event')
+"""
+PREPARED = "SELECT sum(generic_plans), sum(custom_plans) FROM pg_prepared_statements"
+#: What a child sends, on a session whose statements are planned once.
+OF_A_CHILD = [
+    "claim from any queue",
+    "claim from two queues",
+    "claim behind locked heads",
+    "claim alone",
+    "past of jobs claimed again",
+    "settle, look-up and refusal",
+]
+
+
+@pytest.mark.parametrize("statistics", ["of empty tables", "none"])
+@pytest.mark.parametrize("hot", [True, False], ids=["planned once", "planned each time"])
+def test_statements_prepared_on_empty_tables_look_at_few_rows_when_jobs_have_come(
+    unattended: Stage, statistics: str, hot: bool
+) -> None:
+    unattended.db.execute(f"TRUNCATE {', '.join(TABLES)}")
+    if statistics != "none":
+        unattended.db.execute(f"VACUUM ANALYZE {', '.join(TABLES)}")
+    worker = Bookkeeping("default", pooled=False, patience=30.0, name="test", hot=hot)
+    nothing = [(number, str(uuid.uuid4())) for number in range(1, 41)]
+    names = OF_A_CHILD if hot else list(HOT)
+    for name in names:
+        for _ in range(12):
+            HOT[name].call(worker, nothing)
+    unattended.fill(60_000, state="successful")
+    _load_waiting(unattended)
+    held = unattended.all("SELECT job_id, token::text FROM django_relay_lease ORDER BY 1 LIMIT 40")
+    session = worker.session()
+    for name in names:
+        with session.transaction():
+            (before,) = session.execute(READ, prepare=False).fetchone() or (0,)
+            HOT[name].call(worker, held)
+            (after,) = session.execute(READ, prepare=False).fetchone() or (0,)
+        # Of 40 leases, or a thousand due jobs, several look-ups each; of 100,000 jobs, never.
+        assert after - before <= 6_000, name
+    generic, custom = session.execute(PREPARED, prepare=False).fetchone() or (0, 0)
+    assert (custom == 0 < generic) if hot else (generic == 0 < custom)
+    worker.close()

@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
+from django.db import connection
 
 from . import tasks, unruly
 from .aftercheck import after_check
 from .scene import Scene, Scenes, enqueue, enqueue_many
+from .waiting import wait_until
 
 pytestmark = pytest.mark.process
 
 KINDS = ["kill", "exit", "crash"]
+
+SUSPECT = "UPDATE django_relay_job SET losses = 1, queue = 'default' WHERE id = %s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,4 +90,26 @@ def test_a_job_that_kills_its_process_may_be_the_only_one(scene: Scene) -> None:
     (job,) = scene.reaches("failed", job_id)
     assert (job.failures, job.losses) == (0, 1)
     assert len(scene.begins(job_id)) == 1
+    after_check(scene, worker)
+
+
+def test_a_job_that_must_run_alone_holds_up_nobody_and_gets_a_child_of_its_own(
+    scene: Scene,
+) -> None:
+    worker = scene.start("a", slots=2)
+    gate = scene.directory / "gate"
+    held = enqueue(tasks.hold, str(gate))
+    scene.begun(held, within=40)
+    suspect = enqueue(tasks.noop, queue="later")
+    with connection.cursor() as cursor:
+        cursor.execute(SUSPECT, [suspect])
+    quick = enqueue_many(tasks.noop, [[]] * 20)
+    scene.succeeds(suspect, *quick, within=40)
+    assert scene.job(held).state == "running"
+    (own,) = scene.events(suspect, "claimed")
+    assert own.worker not in {event.worker for job in quick for event in scene.events(job)}
+    assert len(worker.children) == 2
+    wait_until(lambda: len(worker.children) == 1, 60, what="the child of its own has ended")
+    gate.touch()
+    scene.succeeds(held)
     after_check(scene, worker)

@@ -33,6 +33,8 @@ logger = logging.getLogger("django_relay.worker")
 
 #: How often, in seconds, a worker says that it still waits for the database.
 REMIND = 60.0
+#: The longest, in seconds, that the database may take to answer a question of the bookkeeping's.
+PATIENCE = 10.0
 
 
 def _number(kind: type[int] | type[float], lowest: float) -> Any:
@@ -134,6 +136,7 @@ def _plan(backend: RelayBackend, flags: dict[str, Any]) -> Plan:
         queues=_queues(backend, flags["queues"]),
         slots=slots,
         async_slots=flags["async_slots"] or slots,
+        lane=False,
         prefetch=_prefetch(flags["prefetch"], options.prefetch),
         lease=lease,
         poll=flags["poll"] or options.poll.total_seconds(),
@@ -141,7 +144,7 @@ def _plan(backend: RelayBackend, flags: dict[str, Any]) -> Plan:
         reload=flags["reload"],
         pooled=options.pooled,
         notify=options.notify and not options.pooled,
-        patience=max(lease / 2, 1.0),
+        patience=min(max(lease / 2, 1.0), PATIENCE),
         verbosity=flags["verbosity"],
     )
 
@@ -209,7 +212,8 @@ def _await_database(plan: Plan) -> None:
     told = float("-inf")
     while True:
         try:
-            wakeup.probe(connection, plan.queues)
+            with connection.watched():
+                wakeup.probe(connection, plan.queues)
         except NOT_MIGRATED:
             raise CommandError(
                 f"The tables of django_relay are not in database {plan.database!r}, or are not "

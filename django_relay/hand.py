@@ -1,0 +1,36 @@
+"""One job in the hand of a child, from its claim until its ending is accepted or refused."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from .context import Control
+from .outcomes import Ending, Outcome
+from .results import Past
+from .transitions import Claimed, Settled
+
+
+@dataclass(slots=True, eq=False)
+class Hand:
+    """One job in hand. ``began`` and ``taken`` are on the monotonic clock; ``on_loop`` tells which
+    kind of slot it takes."""
+
+    job: Claimed
+    control: Control
+    past: Past
+    taken: float
+    began: float | None = None
+    on_loop: bool = False
+    outcome: Outcome | None = None
+    settled: Future[Settled] = field(default_factory=Future)
+    told: bool = False
+
+    @property
+    def ending(self) -> Ending:
+        """The outcome, presented under this lease."""
+        if self.outcome is None:
+            raise RuntimeError(f"job {self.job.job_id} has no outcome yet")
+        ran = None if self.began is None else time.monotonic() - self.began
+        return Ending(self.job.job_id, self.job.token, self.outcome, ran)

@@ -1,0 +1,65 @@
+"""How long the jobs of a child take, and what follows from it.
+
+Short jobs are fetched ahead and their endings gathered, since a statement costs more than they do;
+long ones are neither. Values only: no lock, no thread, no SQL.
+"""
+
+from __future__ import annotations
+
+import time
+
+#: Jobs are fetched ahead only while handlers take less than this on average, in seconds.
+SHORT = 0.1
+#: The longest that an ending is kept back for others to join it, in seconds.
+GATHER = 0.02
+#: Handlers of less than this are over before anybody could tell them apart, in seconds.
+MOMENT = 0.005
+#: After a claim that came back short, the next one waits this long, in seconds.
+COALESCE = 0.015
+
+
+class Pace:
+    """The pace of one child with so many slots. ``prefetch`` is how many jobs to fetch ahead, or
+    None for as many as there are slots while jobs are short."""
+
+    def __init__(self, slots: int, prefetch: int | None) -> None:
+        self._slots = slots
+        self._prefetch = prefetch
+        self._average = 1.0
+        self._in_vain = False
+        self._not_before = 0.0
+
+    def ran(self, seconds: float) -> None:
+        """A handler has ended after so long."""
+        self._in_vain = False
+        self._average += (seconds - self._average) / 8
+
+    def fetched_in_vain(self) -> None:
+        """What was fetched ahead had to go back: not again before a handler has ended, or a child
+        whose slots run long jobs would keep others' from free slots elsewhere."""
+        self._in_vain = True
+
+    def claimed(self, *, full: bool) -> None:
+        """A claim was answered; after a short one, jobs that come one by one are let gather."""
+        self._not_before = 0.0 if full else time.monotonic() + COALESCE
+
+    @property
+    def pause(self) -> float:
+        """In how many seconds the next claim may be sent while something is in hand."""
+        return self._not_before - time.monotonic()
+
+    @property
+    def ahead(self) -> int:
+        """How many jobs may be claimed beyond the free slots."""
+        if self._in_vain:
+            return 0
+        if self._prefetch is None:
+            return self._slots if self._average < SHORT else 0
+        return min(self._prefetch, self._slots)
+
+    def gather(self, *, waiting: bool) -> float:
+        """For how many seconds an ending may wait for others: as long as one handler takes, but
+        only while jobs are ``waiting`` for a slot here, or those that run end in a moment."""
+        if waiting:
+            return min(self._average, GATHER) if self._average < SHORT else 0.0
+        return MOMENT if self._average < MOMENT else 0.0
