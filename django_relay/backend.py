@@ -7,22 +7,21 @@ reason to fail before somebody enqueues. Running jobs is the worker's part.
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
-from functools import cached_property, lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import timedelta
+from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
-from django.db.transaction import TransactionManagementError
-from django.utils import timezone
+from django.db.transaction import TransactionManagementError, atomic
 
-from . import checks, storable
+from . import checks
 from .backoff import Backoff
 from .compat import (
     DEFAULT_TASK_QUEUE_NAME,
@@ -32,10 +31,12 @@ from .compat import (
     TaskResult,
     TaskResultDoesNotExist,
     announce,
+    heard,
     task_enqueued,
 )
 from .options import BadOptions, Options, PartialPolicy
-from .task import RelayTask, policy_of, registered
+from .task import RelayTask, policy_of
+from .validation import aware, calls_of, check_path, check_priority, check_run_after, encoded
 
 if TYPE_CHECKING:
     from django.core.checks import CheckMessage
@@ -45,10 +46,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MAX_PATH = 255
-#: A job may be put off by at most this, and to at most this year: well inside the calendar.
-MAX_DELAY = timedelta(days=36_500)
-YEARS = range(1900, 9999)
 MAX_ID = 2**63 - 1
 
 _ID = re.compile(r"[1-9][0-9]{0,18}")
@@ -90,8 +87,8 @@ class RelayBackend(BaseTaskBackend):
 
     def validate_task(self, task: Task[..., Any]) -> None:
         """Raise InvalidTask unless this backend can run ``task``; reads no OPTIONS."""
-        _check_priority(task.priority)
-        _check_run_after(task.run_after)
+        check_priority(task.priority)
+        check_run_after(task.run_after)
         problem = checks.queue_problem(task.queue_name)
         if problem:
             raise InvalidTask(f"queue_name {problem}")
@@ -113,7 +110,45 @@ class RelayBackend(BaseTaskBackend):
         ImproperlyConfigured for the settings; all of these before any SQL.
         """
         self.validate_task(task)
-        job = self._new_job(task, args, kwargs)
+        job = self._new_job(task, *encoded(task, args, kwargs))
+        from . import results, transitions
+
+        connection = self._connection()
+        stored = transitions.enqueue(connection, job)
+        result = results.enqueued(stored, task, backend=self.alias, args=args, kwargs=kwargs)
+        self._announce(connection, [result])
+        return cast("TaskResult[P, R]", result)
+
+    def enqueue_many(
+        self, task: Task[P, R], calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+    ) -> list[TaskResult[P, R]]:
+        """Store one job a call, all or none, and return their results in the order of the calls.
+
+        Each call is a list or tuple of arguments, or a mapping of all of them by name. A thousand
+        jobs go in one statement. Raises as ``enqueue`` does, naming the call by its index.
+        """
+        self.validate_task(task)
+        job = self._new_job(task, "", "")
+        given = calls_of(calls)
+        texts = [
+            encoded(task, args, kwargs, which=f"calls[{number}]: ")
+            for number, (args, kwargs) in enumerate(given)
+        ]
+        from . import results, transitions
+
+        connection = self._connection()
+        # One statement is all or none by itself; more of them need a transaction.
+        several = len(texts) > transitions.BATCH
+        with atomic(using=connection.alias, savepoint=False) if several else nullcontext():
+            stored = transitions.enqueue_many(connection, job, texts)
+        made = [
+            results.enqueued(each, task, backend=self.alias, args=args, kwargs=kwargs)
+            for each, (args, kwargs) in zip(stored, given, strict=True)
+        ]
+        self._announce(connection, made)
+        return cast("list[TaskResult[P, R]]", made)
+
+    def _connection(self) -> Any:
         database = self.database
         connection = connections[database]
         if connection.vendor != "postgresql":
@@ -121,13 +156,16 @@ class RelayBackend(BaseTaskBackend):
                 f"The database {database!r} is no PostgreSQL. Name one that is in "
                 f"TASKS[{self.alias!r}]['OPTIONS']['database']."
             )
-        from . import results, transitions
+        return connection
 
-        stored = transitions.enqueue(connection, job)
-        result = results.enqueued(stored, task, backend=self.alias, args=args, kwargs=kwargs)
-        failures = announce(task_enqueued, type(self), task_result=result)
-        _check_transaction(connection, failures)
-        return cast("TaskResult[P, R]", result)
+    def _announce(self, connection: Any, made: Sequence[TaskResult[..., Any]]) -> None:
+        if heard(task_enqueued):
+            failures = [
+                failure
+                for result in made
+                for failure in announce(task_enqueued, type(self), task_result=result)
+            ]
+            _check_transaction(connection, failures)
 
     def get_result(self, result_id: str) -> TaskResult[..., Any]:
         """Read a job of this backend; raise TaskResultDoesNotExist if there is none of that id."""
@@ -166,21 +204,14 @@ class RelayBackend(BaseTaskBackend):
             return self.relay_options.policy(path, PartialPolicy()).backoff
         return policy_of(task, self.relay_options).backoff
 
-    def _new_job(
-        self, task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> NewJob:
+    def _new_job(self, task: Task[..., Any], args: str, kwargs: str) -> NewJob:
         from .transitions import NewJob
 
         problems = checks.queue_problems(self.queues_given)
         if problems:
             raise ImproperlyConfigured(f"TASKS[{self.alias!r}]['QUEUES'] {problems[0]}")
         path = task.module_path
-        own = _check_path(task, path)
-        try:
-            encoded_args, encoded_kwargs = storable.arguments(args, kwargs)
-            _check_call(task, args, kwargs)
-        except (TypeError, ValueError) as reason:
-            raise type(reason)(f"{path}: {reason}") from None
+        own = check_path(task, path)
         policy = policy_of(task, self.relay_options)
         # The worker asks the task itself how long to wait, unless this enqueue said otherwise.
         kept = getattr(task, "backoff", None) == getattr(own, "backoff", None)
@@ -188,10 +219,10 @@ class RelayBackend(BaseTaskBackend):
             backend=self.alias,
             queue=task.queue_name,
             task=path,
-            args=encoded_args,
-            kwargs=encoded_kwargs,
+            args=args,
+            kwargs=kwargs,
             priority=int(task.priority),
-            run_after=_aware(task.run_after),
+            run_after=aware(task.run_after),
             max_attempts=policy.max_attempts,
             metadata=None if kept else json.dumps({"backoff": policy.backoff.data()}),
             notify=self.relay_options.notify,
@@ -205,70 +236,6 @@ def _job_id(result_id: object) -> int | None:
     if type(result_id) is int and 0 < result_id <= MAX_ID:
         return result_id
     return None
-
-
-def _aware(run_after: Any) -> Any:
-    """Give a naive datetime, allowed where USE_TZ is off, the time zone that it means."""
-    if isinstance(run_after, datetime) and timezone.is_naive(run_after):
-        return timezone.make_aware(run_after, timezone.get_default_timezone())
-    return run_after
-
-
-def _check_priority(priority: Any) -> None:
-    whole = isinstance(priority, int) or (isinstance(priority, float) and priority.is_integer())
-    if isinstance(priority, bool) or not whole:
-        raise InvalidTask("priority must be a whole number between -100 and 100.")
-
-
-def _check_run_after(run_after: Any) -> None:
-    if isinstance(run_after, timedelta):
-        if not timedelta(0) <= run_after <= MAX_DELAY:
-            raise InvalidTask(
-                f"run_after, as a timedelta, must lie between nothing and {MAX_DELAY.days} days, "
-                f"and is {run_after}."
-            )
-    elif isinstance(run_after, datetime):
-        if run_after.year not in YEARS:
-            raise InvalidTask(
-                f"run_after must lie in the years {YEARS.start} to {YEARS.stop - 1}, and is in "
-                f"{run_after.year}."
-            )
-    elif run_after is not None:
-        raise InvalidTask(
-            f"run_after must be a datetime or a timedelta, not {type(run_after).__name__}."
-        )
-
-
-def _check_path(task: Task[..., Any], path: str) -> Task[..., Any]:
-    """Refuse what no worker could find again; return the task that stands at the path."""
-    if len(path) > MAX_PATH:
-        raise InvalidTask(f"The task's path {path} is longer than {MAX_PATH} characters.")
-    if task.func.__module__ == "__main__":
-        raise InvalidTask(f"{path} is defined in a script; move it into a module of an app.")
-    own = registered(task.func)
-    if own is None:
-        raise InvalidTask(
-            f"A worker would find no task at {path}. Keep the task under its function's own name, "
-            "as @task does."
-        )
-    return own
-
-
-@lru_cache(maxsize=4096)
-def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
-    try:
-        # What is called, not what it wraps: a decorator may supply arguments.
-        return inspect.signature(func, follow_wrapped=False)
-    except (TypeError, ValueError):
-        return None
-
-
-def _check_call(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Raise TypeError for a call that the function would refuse: now, not in the worker."""
-    signature = _signature(task.func)
-    if signature is not None:
-        context = (None,) if task.takes_context else ()
-        signature.bind(*context, *args, **kwargs)
 
 
 def _check_transaction(connection: Any, failures: Sequence[Exception]) -> None:

@@ -137,12 +137,13 @@ _framework = logging.getLogger(BaseTaskBackend.__module__.partition(".backends")
 
 
 def heard(signal: Signal) -> bool:
-    """Whether anybody would notice that a task has started, or has succeeded.
+    """Whether anybody would notice that a task was enqueued, has started, or has succeeded.
 
     The framework itself receives those signals to log them; where nobody else does and its logger
-    is not interested, a worker need not describe each job to nobody.
+    is not interested, a job need not be described to nobody.
     """
-    return _framework.isEnabledFor(logging.INFO) or foreign(signal)
+    level = logging.DEBUG if signal is task_enqueued else logging.INFO
+    return _framework.isEnabledFor(level) or foreign(signal)
 
 
 def foreign(signal: Signal) -> bool:

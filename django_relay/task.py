@@ -8,11 +8,13 @@ that is no task. Storing and running are elsewhere.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from importlib import import_module
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+
+from asgiref.sync import sync_to_async
 
 from . import storable
 from .backoff import Backoff
@@ -96,6 +98,31 @@ class RelayTask(TaskOf[P, R]):
         """See ``enqueue``."""
         self._check(args, kwargs)
         return await Task.aenqueue(self, *args, **kwargs)
+
+    def enqueue_many(
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+    ) -> list[TaskResult[P, R]]:
+        """Enqueue one job a call, all or none, and return their results in order.
+
+        Each call is a list or tuple of arguments, or a mapping of all of them by name. Raises as
+        ``enqueue`` does, naming the call by its index. A backend that is not ours, a test's maybe,
+        is given the calls one by one.
+        """
+        backend: Any = self.get_backend()
+        if _is_ours(backend):
+            many: list[TaskResult[P, R]] = backend.enqueue_many(self, calls)
+            return many
+        one_by_one: Any = self.enqueue
+        return [
+            one_by_one(**call) if isinstance(call, Mapping) else one_by_one(*call) for call in calls
+        ]
+
+    async def aenqueue_many(
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+    ) -> list[TaskResult[P, R]]:
+        """See ``enqueue_many``."""
+        many: list[TaskResult[P, R]] = await sync_to_async(self.enqueue_many)(calls)
+        return many
 
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not _is_ours(self.get_backend()):  # which checks them itself

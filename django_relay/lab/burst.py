@@ -7,8 +7,9 @@ the handler alone is timed at the same processes and slots.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -17,8 +18,9 @@ from django.db import transaction
 from django_relay import recording, transitions
 from django_relay.transitions import NewJob
 
-from . import ceiling, places
+from . import ceiling, places, repeats
 from .fleet import Fleet
+from .repeats import Rule, repeated, typical
 from .result import Result
 from .stage import Stage
 
@@ -66,6 +68,7 @@ class Wishes:
     noop: bool
     backlog: int
     finished: int
+    repeat: int
 
     def configurations(self) -> list[tuple[int, int]]:
         """Return pairs of processes and slots. Raises CommandError where they do not pair."""
@@ -82,14 +85,33 @@ class Wishes:
         return list(zip(processes, slots, strict=True))
 
 
+def _same(values: Sequence[Any]) -> Any:
+    return values[0]
+
+
+RULES: dict[str, Rule] = {
+    "processes": _same,
+    "slots": _same,
+    "jobs": _same,
+    "done": min,
+    "jobs_per_second": typical,
+    "ceiling_jobs_per_second": typical,
+    "share": typical,
+    "submit_seconds": typical,
+    "start_ms": typical,
+    "finish_ms": typical,
+}
+
+
 def run(stage: Stage, wishes: Wishes) -> Result:
-    """Measure each configuration in turn."""
+    """Measure each configuration in turn, as often as wished."""
     configurations = wishes.configurations()
     _furnish(stage, wishes)
     rows = []
     for processes, slots in configurations:
-        rows.append(_measure(stage, wishes, processes, slots))
-        stage.say(_told(rows[-1]))
+        once = partial(_measure, stage, wishes, processes, slots)
+        found = repeated(stage, wishes.repeat, once, _told)
+        rows.append(repeats.figures(found, RULES, measure="jobs_per_second"))
     made = recording.summary(
         stage.place.connection,
         experiment="burst",
@@ -98,6 +120,8 @@ def run(stage: Stage, wishes: Wishes) -> Result:
     )
     wrong = [f"{row['jobs'] - row['done']} jobs did not succeed" for row in rows]
     lines = [f"{wishes.jobs} jobs per configuration, submission and queue drain included."]
+    if wishes.repeat > 1:
+        lines.append(f"Each figure is the median of {wishes.repeat} runs.")
     problems = (text for text, row in zip(wrong, rows, strict=True) if row["done"] != row["jobs"])
     return Result(made, (*lines, *(_told(row) for row in rows)), tuple(problems))
 

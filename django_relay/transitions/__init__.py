@@ -8,7 +8,7 @@ job rows; rescue and promote never wait.
 from .attend import attend, forget_silent, leave, notify
 from .cancel import Cancelled, cancel
 from .claim import Claim, Claimed, claim
-from .enqueue import CHANNEL, Enqueued, NewJob, enqueue
+from .enqueue import BATCH, CHANNEL, Enqueued, NewJob, enqueue, enqueue_many
 from .promote import expire, promote
 from .prune import prune
 from .renew import Held, Renewal, renew
@@ -16,9 +16,12 @@ from .requeue import move, requeue, reschedule
 from .rescue import Rescued, mend, rescue_child, rescue_expired
 from .session import Session
 from .settle import Settled, refuse, settle
+from .straighten import REFUSALS, straighten_jobs, straighten_leases
 
 __all__ = [
+    "BATCH",
     "CHANNEL",
+    "REFUSALS",
     "Cancelled",
     "Claim",
     "Claimed",
@@ -33,6 +36,7 @@ __all__ = [
     "cancel",
     "claim",
     "enqueue",
+    "enqueue_many",
     "expire",
     "forget_silent",
     "leave",
@@ -48,4 +52,6 @@ __all__ = [
     "rescue_child",
     "rescue_expired",
     "settle",
+    "straighten_jobs",
+    "straighten_leases",
 ]

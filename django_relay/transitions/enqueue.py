@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from .session import Session
+from .session import Session, bound
 
 #: Workers that sleep listen here; the payload is the queue's name and nothing else.
 CHANNEL = "django_relay"
@@ -76,18 +77,84 @@ FROM job
 """
 
 
+# The same for many calls of one task, in the order given: the ids rise with it, since the rows are
+# numbered as they come out of the sort.
+ENQUEUE_MANY = """
+WITH due AS MATERIALIZED (
+  SELECT COALESCE(
+    %(run_at)s::timestamptz, statement_timestamp() + %(run_in)s::interval, statement_timestamp()
+  ) AS at
+), job AS (
+  INSERT INTO django_relay_job (
+    backend, queue, task, args, kwargs, state, priority, run_after, start_before, claims, failures,
+    losses, interruptions, max_attempts, timeout, metadata, enqueued_at
+  )
+  SELECT
+    %(backend)s, %(queue)s, %(task)s, call.args::json, call.kwargs::json,
+    CASE WHEN due.at > statement_timestamp() THEN 'scheduled' ELSE 'ready' END,
+    %(priority)s::smallint, due.at, %(start_before)s::timestamptz, 0, 0, 0, 0,
+    %(max_attempts)s::integer, %(timeout)s::interval, %(metadata)s::jsonb, clock_timestamp()
+  FROM due CROSS JOIN unnest(%(args)s::text[], %(kwargs)s::text[])
+    WITH ORDINALITY AS call(args, kwargs, place)
+  ORDER BY call.place
+  RETURNING id, state, enqueued_at
+), event AS (
+  INSERT INTO django_relay_event (job_id, kind, at, data)
+  SELECT id, 'enqueued', enqueued_at, jsonb_build_object('state', state) FROM job ORDER BY id
+), told AS MATERIALIZED (
+  SELECT pg_notify('django_relay', %(queue)s) FROM due
+  WHERE %(notify)s AND due.at <= statement_timestamp()
+    AND EXISTS (SELECT 1 FROM django_relay_worker WHERE waiting)
+)
+SELECT id, state, enqueued_at, (SELECT count(*) FROM told) FROM job ORDER BY id
+"""
+
+#: So many jobs go in one statement.
+BATCH = 1000
+
+
 def enqueue(connection: Session, job: NewJob) -> Enqueued:
     """Store ``job`` with its ``enqueued`` event and return its id, state and time.
 
     The caller has validated the values; what the columns do not accept raises django.db.DataError
     and stores nothing.
     """
-    values = asdict(job)
-    run_after = values.pop("run_after")
-    delayed = isinstance(run_after, timedelta)
-    values["run_in"] = run_after if delayed else None
-    values["run_at"] = None if delayed else run_after
-    with connection.cursor() as cursor:
-        cursor.execute(ENQUEUE, values)
+    with bound(connection) as cursor:
+        cursor.execute(ENQUEUE, _values(job) | {"args": job.args, "kwargs": job.kwargs})
         job_id, state, enqueued_at, _ = cursor.fetchone()
     return Enqueued(job_id, state, enqueued_at)
+
+
+def enqueue_many(
+    connection: Session, job: NewJob, calls: Sequence[tuple[str, str]]
+) -> list[Enqueued]:
+    """Store one job for each of ``calls``, its arguments as JSON texts, otherwise like ``job``.
+
+    A thousand go in one statement; more than that are all stored or none only in a transaction,
+    which is the caller's. The answers are in the order of the calls, and so are the ids.
+    """
+    stored: list[Enqueued] = []
+    common = _values(job)
+    with bound(connection) as cursor:
+        for start in range(0, len(calls), BATCH):
+            args, kwargs = zip(*calls[start : start + BATCH], strict=True)
+            cursor.execute(ENQUEUE_MANY, common | {"args": list(args), "kwargs": list(kwargs)})
+            stored += [Enqueued(*row[:3]) for row in cursor.fetchall()]
+    return stored
+
+
+def _values(job: NewJob) -> dict[str, object]:
+    delayed = isinstance(job.run_after, timedelta)
+    return {
+        "backend": job.backend,
+        "queue": job.queue,
+        "task": job.task,
+        "priority": job.priority,
+        "run_in": job.run_after if delayed else None,
+        "run_at": None if delayed else job.run_after,
+        "start_before": job.start_before,
+        "max_attempts": job.max_attempts,
+        "timeout": job.timeout,
+        "metadata": job.metadata,
+        "notify": job.notify,
+    }

@@ -20,6 +20,14 @@ from django_relay import recording, replay
 from django_relay.lab import burst, crash, restart, soak, stage, zombie
 from django_relay.lab.result import Result
 
+EXPERIMENTS: dict[str, Any] = {
+    "crash": crash,
+    "zombie": zombie,
+    "burst": burst,
+    "restart": restart,
+    "soak": soak,
+}
+
 
 def _number(kind: type[int] | type[float], lowest: float) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
@@ -57,12 +65,14 @@ class Command(BaseCommand):
         ):
             made = experiments.add_parser(name, help=told, description=f"Experiment: {told}.")
             getattr(self, f"_{name}_arguments")(made.add_argument)
-            self._common_arguments(made.add_argument)
+            self._common_arguments(made.add_argument, EXPERIMENTS[name])
         page = experiments.add_parser("page", help="make a page of a recording")
         page.add_argument("recording", type=Path, help="a file that --record wrote")
         page.add_argument("--html", type=Path, required=True, help="the page to write")
 
-    def _common_arguments(self, add: Any) -> None:
+    def _common_arguments(self, add: Any, experiment: Any) -> None:
+        if "repeat" in experiment.Wishes.__dataclass_fields__:
+            add("--repeat", type=_number(int, 1), default=1, help="how often (default: 1)")
         add("--format", choices=["text", "json"], default="text")
         add("--record", type=Path, metavar="FILE", help="write the recording")
         add("--html", type=Path, metavar="FILE", help="write the recording as a page")
@@ -71,7 +81,6 @@ class Command(BaseCommand):
     def _crash_arguments(self, add: Any) -> None:
         self._job_arguments(add)
         add("--kill", choices=list(crash.WHAT), default="group", help="whom (default: %(default)s)")
-        add("--repeat", type=_number(int, 1), default=1, help="how often (default: %(default)s)")
 
     def _zombie_arguments(self, add: Any) -> None:
         self._job_arguments(add)
@@ -147,13 +156,7 @@ class Command(BaseCommand):
 
 def _wishes(flags: dict[str, Any]) -> tuple[Callable[[Any, Any], Result], Any]:
     """Return the experiment, and what is wished of it."""
-    module: Any = {
-        "crash": crash,
-        "zombie": zombie,
-        "burst": burst,
-        "restart": restart,
-        "soak": soak,
-    }[flags["experiment"]]
+    module = EXPERIMENTS[flags["experiment"]]
     names = module.Wishes.__dataclass_fields__
     wished = {name: flags[name] for name in names}
     if "seed" in wished and wished["seed"] is None:
