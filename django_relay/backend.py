@@ -114,7 +114,7 @@ class RelayBackend(BaseTaskBackend):
         from . import results, transitions
 
         connection = self._connection()
-        stored = transitions.enqueue(connection, job)
+        stored = transitions.enqueue(connection, job, prepare=self._may_prepare(connection))
         result = results.enqueued(stored, task, backend=self.alias, args=args, kwargs=kwargs)
         self._announce(connection, [result])
         return cast("TaskResult[P, R]", result)
@@ -157,6 +157,15 @@ class RelayBackend(BaseTaskBackend):
                 f"TASKS[{self.alias!r}]['OPTIONS']['database']."
             )
         return connection
+
+    def _may_prepare(self, connection: Any) -> bool:
+        """Whether the server may keep our statement on the caller's session.
+
+        A project behind a transaction pooler says so: to us, or to Django as its documentation of
+        poolers asks.
+        """
+        pooler = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
+        return not (self.relay_options.pooled or pooler)
 
     def _announce(self, connection: Any, made: Sequence[TaskResult[..., Any]]) -> None:
         if heard(task_enqueued):

@@ -139,6 +139,7 @@ class Bookkeeper:
         self._channel.post(kind="ended", tokens=list(answers), kinds=kinds)
         closed = [(hand, answers[hand.job.token]) for hand in endings]
         self._hands.close(closed)
+        self._slots.answered(endings)
         for hand, settled in closed:
             logs.settled(hand.job, hand.ending, settled)
 

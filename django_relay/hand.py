@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .context import Control
 from .outcomes import Ending, Outcome
@@ -24,7 +23,7 @@ class Hand:
     began: float | None = None
     on_loop: bool = False
     outcome: Outcome | None = None
-    settled: Future[Settled] = field(default_factory=Future)
+    settled: Settled | None = None
     told: bool = False
 
     @property

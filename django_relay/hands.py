@@ -16,7 +16,7 @@ from .context import Control, boot_time
 from .hand import Hand
 from .messages import Plan
 from .outcomes import Outcome, released
-from .pace import Pace
+from .pace import GATHER, Pace
 from .results import Past
 from .transitions import Claim, Settled
 
@@ -27,14 +27,16 @@ PATIENCE = 1.0
 class Hands:
     """The jobs of one child, and how many more it wants.
 
-    One lock and two conditions: one wakes the bookkeeper, the other one sync slot, which wakes the
-    next if more waits. A thread woken for nothing costs more than a short job.
+    One lock and three conditions: for the bookkeeper; for sync slots, one of which is woken and
+    wakes the next if more waits; and for those who must know what became of an ending. A thread
+    woken for nothing costs more than a short job.
     """
 
     def __init__(self, plan: Plan, is_async: Callable[[str], bool]) -> None:
         self._lock = threading.RLock()
         self._books = threading.Condition(self._lock)
         self._slots = threading.Condition(self._lock)
+        self._answers = threading.Condition(self._lock)
         self._plan = plan
         self._is_async = is_async
         self._pace = Pace(plan.slots, plan.prefetch)
@@ -44,7 +46,7 @@ class Hands:
         self._endings: list[Hand] = []
         self._oldest = 0.0
         self._ending = 0
-        self._listening = 0
+        self._listening = self._asking = 0
         self._look = True
         self._suspects = False
         self._alone: Hand | None = None
@@ -62,8 +64,7 @@ class Hands:
 
     def beat(self) -> None:
         """The supervisor lives, and renews what it was told of."""
-        with self._lock:
-            self._supervised = time.monotonic()
+        self._supervised = time.monotonic()
 
     def renewed(self, *, sent: float, kept: list[str], stop: list[str], gone: list[str]) -> None:
         """What a renewal of boot time ``sent`` found: kept, asked to stop, gone. Tell handlers."""
@@ -107,9 +108,7 @@ class Hands:
         if self._finish_by is not None or len(self._endings) >= 2 * self._plan.slots:
             return True
         expected = self._backlog or self._busy[False] or self._busy[True]
-        # With nothing left to begin, the next jobs are fetched, and the endings go with them.
-        refill = self._look and not self._backlog
-        return not expected or refill or self._gathering <= 0
+        return not expected or self._gathering <= 0
 
     @property
     def _gathering(self) -> float:
@@ -124,8 +123,8 @@ class Hands:
 
     def _patience(self) -> float:
         """How long to sleep at the most."""
-        hurry = self._finish_by is not None or self._backlog
-        waits = [0.05 if hurry else min(self._plan.poll, 1.0)]
+        hurry = self._finish_by is not None or self._backlog or self._endings
+        waits = [GATHER if hurry else min(self._plan.poll, 1.0)]
         if self._look and (pause := self._pause) > 0:
             waits.append(pause)
         if self._endings:
@@ -189,9 +188,20 @@ class Hands:
                     self._look = True
                 if settled.state == "ready":
                     self._look = True
-                hand.settled.set_result(settled)
+                hand.settled = settled
             if self._listening:
                 self._slots.notify_all()
+            if self._asking:
+                self._answers.notify_all()
+
+    def answer(self, hand: Hand) -> Settled:
+        """Wait until the ending of ``hand`` was accepted or refused."""
+        with self._lock:
+            self._asking += 1
+            while hand.settled is None:
+                self._answers.wait()
+            self._asking -= 1
+            return hand.settled
 
     @property
     def taking(self) -> bool:
@@ -228,7 +238,7 @@ class Hands:
         """Wait for a job of a sync slot; return None when the first of ``untold`` has settled."""
         with self._lock:
             while (hand := self._next(on_loop=False)) is None:
-                if untold and untold[0].settled.done():
+                if untold and untold[0].settled:
                     return None
                 self._listening += bool(untold)
                 self._slots.wait()
@@ -261,8 +271,6 @@ class Hands:
                     self._pace.ran(time.monotonic() - hand.began)
                 self._present(hand, outcome)
 
-    # ---------------------------------------------------------------------------------------------
-
     def _next(self, *, on_loop: bool) -> Hand | None:
         for hand in self._backlog:
             if self._is_async(hand.job.task) is on_loop:
@@ -284,10 +292,9 @@ class Hands:
         hand.outcome = outcome
         self._ending += 1
         self._endings.append(hand)
-        first = len(self._endings) == 1
-        if first:
+        if len(self._endings) == 1:
             self._oldest = time.monotonic()
-        if first or self._to_send():
+        if self._to_send():
             self._books.notify()
 
     def _may_begin(self, hand: Hand) -> bool:
@@ -304,15 +311,9 @@ class Hands:
             back += [h for h in self._running.values() if h.outcome is None]
         return back
 
-    @property
-    def _free(self) -> int:
-        """Free slots of the scarcer kind."""
-        plan, busy = self._plan, self._busy
-        return max(min(plan.slots - busy[False], plan.async_slots - busy[True]), 0)
-
     def _room(self) -> int:
-        """Free slots and what may be fetched ahead, less what is held already."""
-        room = self._free + self._pace.ahead - len(self._backlog) - self._ending
-        if self._plan.max_jobs is not None:
-            room = min(room, self._plan.max_jobs - self._begun - len(self._backlog))
-        return room
+        """Free slots of the scarcer kind and what may be fetched ahead, less what is held."""
+        plan, busy, waiting = self._plan, self._busy, len(self._backlog)
+        free = max(min(plan.slots - busy[False], plan.async_slots - busy[True]), 0)
+        room = free + self._pace.ahead - waiting - self._ending
+        return room if plan.max_jobs is None else min(room, plan.max_jobs - self._begun - waiting)

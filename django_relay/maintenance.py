@@ -26,7 +26,7 @@ logger = logging.getLogger("django_relay.worker")
 
 #: How often, in seconds, a worker says that it is there, and how often it looks for odd rows: a
 #: lease that nobody owns holds up its job, and who claims one job at a time behind it.
-ATTEND, MEND = 5.0, 5.0
+ATTEND, MEND = 5.0, 10.0
 
 #: At most one line about an absent database in so many seconds.
 COMPLAIN = 5.0

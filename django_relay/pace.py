@@ -60,6 +60,8 @@ class Pace:
     def gather(self, *, waiting: bool) -> float:
         """For how many seconds an ending may wait for others: as long as one handler takes, but
         only while jobs are ``waiting`` for a slot here, or those that run end in a moment."""
+        if self._average >= SHORT:
+            return 0.0
         if waiting:
-            return min(self._average, GATHER) if self._average < SHORT else 0.0
+            return min(max(self._average, MOMENT), GATHER)
         return MOMENT if self._average < MOMENT else 0.0

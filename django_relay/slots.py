@@ -13,6 +13,7 @@ import logging
 import os
 import threading
 from collections import deque
+from collections.abc import Sequence
 from inspect import iscoroutinefunction
 from typing import Any
 
@@ -66,7 +67,7 @@ class Slots:
         while True:
             hand: Hand | None = None
             try:
-                while untold and untold[0].settled.done():
+                while untold and untold[0].settled:
                     self._tell(untold.popleft())
                 hand = self._hands.take(untold)
                 if hand is not None and self._run(hand) and not hand.told:
@@ -121,16 +122,27 @@ class Slots:
             await execution.execute_async(
                 self._attempt(hand), lambda outcome: self._conclude(hand, outcome)
             )
-            if compat.foreign(compat.task_finished):
-                self._dispatch()
-                await asyncio.shield(asyncio.wrap_future(hand.settled))
-                await sync_to_async(self._tell)(hand)
-            elif self._heard:
-                hand.settled.add_done_callback(
-                    lambda _: self._loop.call_soon_threadsafe(self._tell, hand)
-                )
         except BaseException as error:
             self._survive(hand, error)
+
+    def answered(self, hands: Sequence[Hand]) -> None:
+        """These endings were accepted or refused: tell of the loop's. From the bookkeeper."""
+        ended = [hand for hand in hands if hand.on_loop and not hand.told]
+        if ended and self._heard:
+            self._loop.call_soon_threadsafe(self._tell_ended, ended)
+
+    def _tell_ended(self, hands: Sequence[Hand]) -> None:
+        if not compat.foreign(compat.task_finished):
+            self._tell_each(hands)
+            return
+        task = self._loop.create_task(sync_to_async(self._tell_each)(hands))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _tell_each(self, hands: Sequence[Hand]) -> None:
+        for hand in hands:
+            if hand.outcome is not None and hand.outcome.verb is Verb.SUCCEED:
+                self._tell(hand)
 
     # Both ----------------------------------------------------------------------------------------
 
@@ -166,7 +178,7 @@ class Slots:
 
     def _tell(self, hand: Hand) -> None:
         """Wait for the answer, and if the job is finished send ``task_finished``, once."""
-        settled = hand.settled.result()
+        settled = self._hands.answer(hand)
         job, outcome = hand.job, hand.outcome
         if hand.told or outcome is None or settled.state not in FINAL:
             return

@@ -7,7 +7,7 @@ the handler alone is timed at the same processes and slots.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -31,6 +31,8 @@ SLOTS, PROCESSES = (1, 4, 4), (1, 1, 3)
 #: How long a configuration may take, in seconds for each job.
 PATIENCE = 1.0
 CHUNK = 2000
+#: Jobs of one call where they are submitted in bulk.
+BULK = 1000
 
 LEFT = """
 SELECT EXISTS (
@@ -138,7 +140,7 @@ def _measure(stage: Stage, wishes: Wishes, processes: int, slots: int) -> dict[s
         _warm_up(stage, workers, processes, slots)
         after = stage.place.last()
         began = stage.clock.now()
-        _submit(wishes, _call(wishes))
+        _submit(wishes)
         submitted = stage.clock.now() - began
         _drain(stage, workers, after, wishes.jobs)
     ended, start, finish, done = stage.place.rows(TIMES, after=after, queue=places.QUEUE)[0]
@@ -161,21 +163,18 @@ def _ranks(values: list[float]) -> dict[str, float]:
     return dict(zip(("p50", "p95", "p99"), (round(each, 1) for each in values), strict=True))
 
 
-def _call(wishes: Wishes) -> Callable[[], object]:
+def _submit(wishes: Wishes) -> None:
+    """Enqueue all: a call and a commit for each, or for each thousand."""
     from . import tasks
 
-    return tasks.noop.enqueue if wishes.noop else lambda: tasks.burn.enqueue(WAIT, ROUNDS)
-
-
-def _submit(wishes: Wishes, enqueue: Callable[[], object]) -> None:
-    """Enqueue all: a call and a commit each, or as many calls in one transaction."""
+    task: Any = tasks.noop if wishes.noop else tasks.burn
+    call = () if wishes.noop else (WAIT, ROUNDS)
     if wishes.submit == "one":
         for _ in range(wishes.jobs):
-            enqueue()
+            task.enqueue(*call)
         return
-    with transaction.atomic(using=places.find().database):
-        for _ in range(wishes.jobs):
-            enqueue()
+    for start in range(0, wishes.jobs, BULK):
+        task.enqueue_many([call] * min(BULK, wishes.jobs - start))
 
 
 def _warm_up(stage: Stage, workers: Fleet, processes: int, slots: int) -> None:

@@ -1,6 +1,6 @@
-"""Permissions for what the admin lets people do, its names, and its look at failed jobs."""
+"""Permissions for what the admin lets people do, and its names."""
 
-from django.db import migrations, models
+from django.db import migrations
 
 
 class Migration(migrations.Migration):
@@ -47,13 +47,5 @@ class Migration(migrations.Migration):
                 "verbose_name": "worker",
                 "verbose_name_plural": "workers",
             },
-        ),
-        migrations.AddIndex(
-            model_name="job",
-            index=models.Index(
-                condition=models.Q(("state__in", ["failed", "cancelled"])),
-                fields=["state", "id"],
-                name="relay_job_unsuccessful",
-            ),
         ),
     ]

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db import ProgrammingError
+from psycopg.errors import InvalidSqlStatementName
+
 from .session import Session, bound
 
 #: Workers that sleep listen here; the payload is the queue's name and nothing else.
@@ -113,13 +116,28 @@ SELECT id, state, enqueued_at, (SELECT count(*) FROM told) FROM job ORDER BY id
 BATCH = 1000
 
 
-def enqueue(connection: Session, job: NewJob) -> Enqueued:
+def enqueue(connection: Session, job: NewJob, *, prepare: bool = False) -> Enqueued:
     """Store ``job`` with its ``enqueued`` event and return its id, state and time.
 
     The caller has validated the values; what the columns do not accept raises django.db.DataError
-    and stores nothing.
+    and stores nothing. With ``prepare`` the statement is kept on the session, which halves what the
+    server has to do; not behind a transaction pooler.
     """
-    with bound(connection) as cursor:
+    prepare = prepare and not getattr(connection, "relay_forgets", False)
+    try:
+        return _enqueue(connection, job, prepare=prepare)
+    except ProgrammingError as error:
+        if not prepare or not isinstance(error.__cause__, InvalidSqlStatementName):
+            raise
+        # A DISCARD or DEALLOCATE has made the session forget it, and may again: prepare no more.
+        connection.relay_forgets = True  # type: ignore[attr-defined]
+        if getattr(connection, "in_atomic_block", True):
+            raise  # the error has ended the caller's transaction
+        return _enqueue(connection, job, prepare=False)
+
+
+def _enqueue(connection: Session, job: NewJob, *, prepare: bool) -> Enqueued:
+    with bound(connection, prepare=prepare) as cursor:
         cursor.execute(ENQUEUE, _values(job) | {"args": job.args, "kwargs": job.kwargs})
         job_id, state, enqueued_at, _ = cursor.fetchone()
     return Enqueued(job_id, state, enqueued_at)

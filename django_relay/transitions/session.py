@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import psycopg
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class Session(Protocol):
@@ -20,22 +21,34 @@ class Session(Protocol):
         """Open a cursor with DB-API ``execute``, ``fetchone`` and ``fetchall``."""
 
 
+class _Preparing(psycopg.Cursor[Any]):
+    """Has the server keep the statement, so that it is parsed and planned once a session."""
+
+    def execute(self, query: Any, params: Any = None, **kwargs: Any) -> _Preparing:
+        return super().execute(query, params, **{**kwargs, "prepare": True})
+
+
 @contextlib.contextmanager
-def bound(connection: Session) -> Iterator[Any]:
+def bound(connection: Session, *, prepare: bool = False) -> Iterator[Any]:
     """Open a cursor that never writes values into the text of a statement.
 
     Django's does, and ``pg_stat_activity`` and the logs of slow statements show that text to people
-    who may not see a job's arguments. Ours sends them apart in any case.
+    who may not see a job's arguments. Ours sends them apart in any case. With ``prepare`` the
+    server keeps the statement on the caller's session; a transaction pooler may forbid that.
     """
-    raw = None
-    if hasattr(connection, "ensure_connection"):
-        connection.ensure_connection()
-        raw = connection.connection  # type: ignore[attr-defined]
-        given, raw.cursor_factory = raw.cursor_factory, psycopg.Cursor
+    if not isinstance(connection, BaseDatabaseWrapper):
+        with connection.cursor() as cursor:
+            yield cursor
+        return
+    connection.ensure_connection()
+    raw: Any = connection.connection
+    given = raw.cursor_factory, raw.prepare_threshold
     try:
-        cursor = connection.cursor()
+        raw.cursor_factory = _Preparing if prepare else psycopg.Cursor
+        with connection.cursor() as cursor:
+            raw.cursor_factory = given[0]
+            if prepare:
+                raw.prepare_threshold = 0  # Django's None would forbid it
+            yield cursor
     finally:
-        if raw is not None:
-            raw.cursor_factory = given
-    with cursor as bound:
-        yield bound
+        raw.cursor_factory, raw.prepare_threshold = given

@@ -251,3 +251,51 @@ def test_the_database_gives_back_what_went_in(value: Any) -> None:
     for found in (kept, read):
         assert type(found) is type(value)
         assert repr(found) == repr(value)
+
+
+# ------------------------------------------------------------------------------ prepared
+
+
+def prepared() -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT statement FROM pg_prepared_statements")
+        return [statement for (statement,) in cursor.fetchall()]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_enqueueing_prepares_its_own_statement_and_no_other() -> None:
+    connection.close()
+    before = connection.prepare_threshold if hasattr(connection, "prepare_threshold") else None
+    for _ in range(3):
+        tasks.echo.enqueue()
+        list(Job.objects.all())
+    (statement,) = prepared()
+    assert "INSERT INTO django_relay_job" in statement
+    assert connection.connection is not None
+    assert connection.connection.prepare_threshold == before
+
+
+@pytest.mark.django_db(transaction=True)
+def test_enqueueing_goes_on_after_what_makes_a_session_forget_statements() -> None:
+    tasks.echo.enqueue()
+    for forget in ("DISCARD ALL", "DEALLOCATE ALL"):
+        with connection.cursor() as cursor:
+            cursor.execute(forget)
+        tasks.echo.enqueue()
+    with transaction.atomic():
+        tasks.echo.enqueue()
+        transaction.set_rollback(True)
+    tasks.echo.enqueue()
+    assert Job.objects.count() == 4
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("who", ["us", "Django"])
+def test_behind_a_pooler_nothing_is_prepared(settings: Any, who: str, monkeypatch: Any) -> None:
+    connection.close()
+    if who == "us":
+        settings.TASKS = {"default": {"BACKEND": RELAY, "OPTIONS": {"pooled": True}}}
+    else:
+        monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
+    tasks.echo.enqueue()
+    assert prepared() == []
