@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from django.contrib.postgres import operations
 from django.core.management import call_command
-from django.db import connection
+from django.db import connection, migrations
+from django.db.migrations.loader import MigrationLoader
 
 PROJECT = """
 
@@ -38,6 +40,16 @@ def test_no_setting_of_a_project_makes_the_models_drift(changes: str, tmp_path: 
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert "No changes detected" in answer.stdout
+
+
+def test_no_migration_after_the_first_builds_or_checks_anything_under_a_lock() -> None:
+    """A table with millions of rows must not be locked for as long as it takes to read it."""
+    slow = (migrations.AddIndex, migrations.AddConstraint, migrations.AlterField)
+    careful = (operations.AddIndexConcurrently, operations.AddConstraintNotValid)
+    for (app, name), migration in MigrationLoader(None).disk_migrations.items():
+        if app == "django_relay" and not migration.initial:
+            for operation in migration.operations:
+                assert not isinstance(operation, slow) or isinstance(operation, careful), name
 
 
 @pytest.mark.django_db(transaction=True)

@@ -29,6 +29,7 @@ from example_project.embedded import cluster
 
 from . import ledger
 from .waiting import wait_until
+from .workers import children_of, send
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,11 @@ class Place:
 
 
 @contextmanager
-def made(admin: str, *, migrated: bool = True) -> Iterator[Place]:
-    """Make a database, its role and the tables; drop them afterwards."""
+def made(admin: str, *, migrated: bool = True, schema: str | None = None) -> Iterator[Place]:
+    """Make a database, its role and the tables; drop them afterwards.
+
+    With ``schema`` everything is there, the address says so, and there is no schema ``public``.
+    """
     name = f"relay_process_{secrets.token_hex(4)}"
     parts = urlsplit(admin)
     with psycopg.connect(admin, autocommit=True) as session:
@@ -57,6 +61,11 @@ def made(admin: str, *, migrated: bool = True) -> Iterator[Place]:
     where = f"{quote(str(role))}:{quote(str(password or ''))}@{parts.hostname}:{parts.port or 5432}"
     url = parts._replace(netloc=where, path=f"/{name}").geturl()
     try:
+        if schema is not None:
+            with psycopg.connect(url, autocommit=True) as theirs:
+                theirs.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+                theirs.execute("DROP SCHEMA public")
+            url += f"?options={quote(f'-c search_path={schema},public')}"
         with psycopg.connect(url, autocommit=True) as theirs:
             theirs.execute(ledger.TABLE)
         if migrated:
@@ -89,10 +98,11 @@ def _role(session: psycopg.Connection[object], name: str) -> tuple[str, str] | N
 def led_to(url: str) -> Iterator[None]:
     """Lead this process's default connection to another database and back again."""
     settings = connections.settings["default"]
-    kept = {key: settings[key] for key in ("NAME", "USER", "PASSWORD", "HOST", "PORT")}
+    names = ("NAME", "USER", "PASSWORD", "HOST", "PORT", "OPTIONS")
+    kept = {key: settings[key] for key in names}
     connections["default"].close()
     there = environ.Env.db_url_config(url)
-    settings.update({key: there[key] for key in kept})
+    settings.update({"OPTIONS": {}} | {key: there[key] for key in kept if key in there})
     try:
         yield
     finally:
@@ -127,6 +137,19 @@ class Server:
         told = self.directory / "server.json"
         os.kill(json.loads(told.read_text())["postgres"], how)
         wait_until(lambda: not told.exists(), 30, what="the server's end")
+
+    def freeze(self, *, frozen: bool) -> None:
+        """Stop all of its processes where they are, or let them go on."""
+        postgres = json.loads((self.directory / "server.json").read_text())["postgres"]
+        number = signal.SIGSTOP if frozen else signal.SIGCONT
+        send([postgres, *children_of(postgres)], number)
+
+    def stand_by(self) -> None:
+        """Have it start as a standby, which can be read and promoted; it has to be stopped."""
+        (data,) = self.directory.glob("data-*")
+        signalled = data / "standby.signal"
+        signalled.touch()
+        shutil.chown(signalled, data.owner(), data.group())
 
     def remove(self) -> None:
         """Stop it and delete its data."""

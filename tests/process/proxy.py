@@ -1,8 +1,9 @@
-"""A small TCP proxy before PostgreSQL that can lose answers and cut connections.
+"""A small TCP proxy before PostgreSQL that can lose answers, fall silent, refuse and cut.
 
 Everything passes until ``hold``: from then on what the server answers on certain connections is
 kept back, while what their clients send still arrives. ``cut`` closes those, with all that was kept
-back, and lets new ones pass. Which ones, the application_name of their first packets tells.
+back, and lets new ones pass. ``silence`` takes what either end sends, passes nothing on and closes
+nothing. Which ones, the application_name of their first packets tells.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ class Proxy:
         self._partner: dict[socket.socket, socket.socket] = {}
         self._said: dict[socket.socket, bytes] = {}
         self._held: bytes | None = None
+        self._hushed: bytes | None = None
+        self._refused: bytes | None = None
+        self._still: set[socket.socket] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Proxy:
@@ -57,6 +61,26 @@ class Proxy:
         """Close the connections of those clients, and let new ones pass."""
         self._tell(b"c")
 
+    def silence(self, name: str, *, again: bool = False) -> int:
+        """Pass nothing more on of those clients, in no direction; return how many there are.
+
+        With ``again`` their new connections fall silent as well, as soon as they have logged in.
+        """
+        self._hushed = name.encode()
+        before = len(self._still)
+        self._tell(b"s")
+        if not again:
+            self._hushed = None
+        return len(self._still) - before
+
+    def refuse(self, name: str) -> None:
+        """Close new connections of those clients at once; none falls silent any more."""
+        self._refused, self._hushed = name.encode(), None
+
+    def relent(self) -> None:
+        """Let new connections pass; those that fell silent stay so."""
+        self._hushed = self._refused = None
+
     def _tell(self, order: bytes) -> None:
         self._ours.sendall(order)
         # One byte comes back when it has been done.
@@ -73,11 +97,16 @@ class Proxy:
                     self._order.sendall(order)
                     if order == b"e":
                         return
-                elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._partner:
+                elif isinstance(key.fileobj, socket.socket) and self._passes(key.fileobj):
                     self._forward(key.fileobj)
 
     def _obey(self, order: bytes) -> None:
         if order == b"h":
+            return
+        if order == b"s":
+            for client in self._said.keys() - self._still:
+                if _names(self._hushed, self._said[client]):
+                    self._hush(client)
             return
         for client in list(self._said):
             if order == b"e" or self._holds(client):
@@ -85,7 +114,31 @@ class Proxy:
         self._held = None
 
     def _holds(self, client: socket.socket) -> bool:
-        return self._held is not None and self._held in self._said[client]
+        return _names(self._held, self._said[client])
+
+    def _passes(self, end: socket.socket) -> bool:
+        """Whether an end is open and may speak; another in the same round may have changed that."""
+        return end in self._partner and not {end, self._partner[end]} & self._still
+
+    def _hush(self, client: socket.socket) -> None:
+        """Have nobody read from either end; both stay open."""
+        self._still.add(client)
+        for end in (client, self._partner[client]):
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(end)
+
+    def _stopped(self, client: socket.socket, data: bytes) -> bool:
+        """Whether what a client has sent goes no further."""
+        if len(self._said[client]) < 1024:
+            self._said[client] += data[:1024]
+        if _names(self._refused, self._said[client]):
+            self._close(client)
+            return True
+        # Its first query after the login: by a message of type Query or Parse.
+        if data[:1] in (b"Q", b"P") and _names(self._hushed, self._said[client]):
+            self._hush(client)
+            return True
+        return False
 
     def _accept(self) -> None:
         client, _ = self._listening.accept()
@@ -108,8 +161,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             data = source.recv(1 << 16)
             if data:
-                if source in self._said and len(self._said[source]) < 1024:
-                    self._said[source] += data[:1024]
+                if source in self._said and self._stopped(source, data):
+                    return
                 partner.sendall(data)
                 return
         self._close(source)
@@ -122,3 +175,7 @@ class Proxy:
                 with contextlib.suppress(KeyError):
                     self._selector.unregister(each)
                 each.close()
+
+
+def _names(name: bytes | None, said: bytes) -> bool:
+    return name is not None and name in said

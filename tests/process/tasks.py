@@ -182,3 +182,45 @@ def fail_once() -> None:
     ledger.write("begin")
     if claim() == 1:
         raise RuntimeError("the first attempt fails")
+
+
+@task
+def enqueue_and_undo(alias: str) -> int:
+    """Enqueue another job in a transaction of a database, roll that back, and return its id."""
+    from django.db import transaction
+
+    ledger.write("begin")
+    with transaction.atomic(using=alias):
+        job_id = int(noop.enqueue().id)
+        transaction.set_rollback(True, using=alias)
+    return job_id
+
+
+@task
+def lose_the_path(alias: str) -> None:
+    """Make this session find no table any more; leave it so."""
+    from django.db import connections
+
+    ledger.write("begin")
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SET search_path = nowhere")
+
+
+@task
+def measure(text: str) -> int:
+    """Return how long a text is."""
+    ledger.write("begin")
+    return len(text)
+
+
+@task
+def look_inside() -> list[float]:
+    """Ask the ORM one thing; return the process, the query log's length before, and its memory."""
+    from django.contrib.auth.models import Group
+    from django.db import connection
+
+    logged = len(connection.queries_log)
+    Group.objects.filter(name="nobody of this name").exists()
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[1])
+    return [os.getpid(), logged, pages * os.sysconf("SC_PAGE_SIZE") / 2**20]

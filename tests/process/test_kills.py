@@ -193,3 +193,19 @@ def test_a_child_silent_for_longer_than_stuck_after_is_killed(scene: Scene) -> N
     wait_until(lambda: first.pid not in worker.children, 15, what="the silent child is killed")
     scene.succeeds(job_id)
     after_check(scene, worker)
+
+
+def test_a_stopped_child_is_replaced_after_a_lease_and_ends_when_it_goes_on(scene: Scene) -> None:
+    worker = scene.start("a", flags=["--lease", "2", "--grace", "1"])
+    job_id = enqueue(tasks.linger, 60, 0.2)
+    first = scene.begun(job_id)
+    stopped = scene.now()
+    send([first.pid], signal.SIGSTOP)
+    wait_until(lambda: len(worker.children) == 2, 20, what="another child is there")
+    (job,) = scene.succeeds(job_id)
+    times.note("child stopped: job done by another", stopped, job.finished_at)
+    assert scene.kinds(job_id) == ["enqueued", "claimed", "rescued", "claimed", "succeeded"]
+    assert first.pid in worker.children
+    send([first.pid], signal.SIGCONT)
+    wait_until(lambda: first.pid not in worker.children, 20, what="the first one ends")
+    after_check(scene, worker)

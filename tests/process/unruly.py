@@ -219,3 +219,13 @@ def write_into_every_pipe() -> None:
         with contextlib.suppress(OSError):
             os.write(descriptor, b"nonsense\n")
     time.sleep(60)
+
+
+@task(max_attempts=1)
+def ask_slowly(seconds: float) -> None:
+    """Ask the database something that takes a time."""
+    ledger.write("begin")
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_sleep(%s)", [seconds])
