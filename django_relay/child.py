@@ -17,8 +17,8 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import psycopg
@@ -57,6 +57,13 @@ class Bookkeeper:
             name=f"slots {plan.worker}",
             hot=True,
         )
+        #: Whose claims these are, and of what.
+        self._whose: dict[str, Any] = {
+            "database": plan.database,
+            "queues": plan.queues,
+            "worker": plan.worker,
+            "lease": plan.lease,
+        }
 
     def run(self) -> None:
         """Keep the books. An absent database delays them and loses nothing."""
@@ -76,49 +83,68 @@ class Bookkeeper:
 
     def _turn(self) -> None:
         endings = self._hands.wait()
-        if endings:
+        wanted, alone = self._hands.wanted(ending=len(endings))
+        if endings and wanted and not alone:
+            self._both(endings, wanted)
+        elif endings:
             self._settle(endings)
-        wanted, alone = self._hands.wanted()
-        if wanted:
+        elif wanted:
             self._claim(wanted, alone=alone)
         if self._hands.spent and self._hands.taking:
             self._channel.post(kind="spent")
             self._hands.finish(None)
 
+    def _both(self, endings: list[Hand], wanted: int) -> None:
+        asked = boot_time()
+        self._hands.looking()
+        try:
+            answers, claim = transitions.turn(
+                self.connection, [hand.ending for hand in endings], wanted, **self._whose
+            )
+        except ABSENT as error:
+            self._hands.unsent(endings)
+            self._refused(error)
+            raise
+        self._settled(endings, answers)
+        self._claimed(claim, asked=asked, wanted=wanted, alone=False)
+
     def _claim(self, wanted: int, *, alone: bool) -> None:
         asked = boot_time()
         self._hands.looking()
         try:
-            claim = self._ask(wanted, alone=alone)
+            claim = transitions.claim(self.connection, wanted, alone=alone, **self._whose)
+        except ABSENT as error:
+            self._refused(error)
+            raise
+        self._claimed(claim, asked=asked, wanted=wanted, alone=alone)
+
+    def _refused(self, error: Exception) -> None:
+        self._hands.wake()
+        if isinstance(error, transitions.REFUSALS):  # one row's values stop the whole claim
+            logs.straightened(transitions.straighten_jobs(self.connection))
+
+    def _claimed(self, claim: transitions.Claim, *, asked: float, wanted: int, alone: bool) -> None:
+        try:
+            claim = self._rest(claim, wanted, alone=alone)
             again = [job.job_id for job in claim.jobs if job.claim > 1]
             pasts = results.pasts(self.connection, again) if again else {}
         except ABSENT as error:
-            self._hands.wake()
-            if isinstance(error, transitions.REFUSALS):  # one row's values stop the whole claim
-                logs.straightened(transitions.straighten_jobs(self.connection))
+            self._refused(error)
             raise
         if self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts):
             self._slots.dispatch()
         if len(claim.jobs) >= wanted and not alone:
             self._channel.post(kind="more")
 
-    def _ask(self, wanted: int, *, alone: bool) -> transitions.Claim:
-        """Claim by the heads of the queues; if that leaves something, claim the rest without."""
-        ask = partial(
-            transitions.claim,
-            self.connection,
-            database=self._plan.database,
-            queues=self._plan.queues,
-            worker=self._plan.worker,
-            lease=self._plan.lease,
-            alone=alone,
-        )
-        claim = ask(wanted)
+    def _rest(self, claim: transitions.Claim, wanted: int, *, alone: bool) -> transitions.Claim:
+        """Claim what a claim by the heads of the queues has left, where it came back short."""
         short = wanted - len(claim.jobs)
         if not short or not claim.left:
             return claim
         try:
-            rest = ask(short, bounded=False)
+            rest = transitions.claim(
+                self.connection, short, alone=alone, bounded=False, **self._whose
+            )
         except psycopg.Error:
             return claim  # which is committed; the rest is looked for again
         return replace(rest, jobs=claim.jobs + rest.jobs)
@@ -129,6 +155,9 @@ class Bookkeeper:
         except psycopg.Error:
             self._hands.unsent(endings)
             raise
+        self._settled(endings, answers)
+
+    def _settled(self, endings: list[Hand], answers: Mapping[str, transitions.Settled]) -> None:
         busy = [hand for hand in endings if hand.job.token not in answers]
         if busy:
             # Somebody holds these jobs' rows: their leases are kept, and they are sent again.

@@ -121,6 +121,25 @@ class Bookkeeping:
         finally:
             self._asked = None
 
+    @property
+    def pipelines(self) -> bool:
+        """Whether ``together`` can be used: nothing stands between, and the defaults will do."""
+        self.session()
+        return not self._pooled and self._begin is None and psycopg.Pipeline.is_supported()
+
+    @contextlib.contextmanager
+    def together(
+        self, *asks: Callable[[psycopg.Cursor[Any]], None]
+    ) -> Iterator[list[psycopg.Cursor[Any]]]:
+        """Have each of ``asks`` execute a statement, all in one round trip and one transaction,
+        and open their cursors to read the answers from."""
+        with contextlib.ExitStack() as stack:
+            cursors = [stack.enter_context(self.cursor()) for _ in asks]
+            with self.session().pipeline():
+                for ask, cursor in zip(asks, cursors, strict=True):
+                    ask(cursor)
+            yield cursors
+
     def _asking(self) -> None:
         self._asked = time.monotonic()
 

@@ -45,12 +45,10 @@ class Hands:
         self._busy = {False: 0, True: 0}
         self._endings: list[Hand] = []
         self._oldest = 0.0
-        self._ending = 0
         self._listening = self._asking = 0
-        self._look = True
-        self._suspects = False
+        self._look, self._suspects = True, False
         self._alone: Hand | None = None
-        self._begun = 0
+        self._begun = self._ending = 0
         self._finish_by: float | None = None
         self._supervised = time.monotonic()
 
@@ -91,11 +89,11 @@ class Hands:
         """Sleep until there is something to write or to claim; return the endings to be sent."""
         with self._lock:
             if not (self._to_send() or self.wanted()[0] or self._to_give_back()):
-                self._books.wait(timeout=self._patience())
+                self._books.wait(self._patience())
             for hand in self._to_give_back():
                 if hand.began is None:
                     self._pace.fetched_in_vain()
-                self._present(hand, released())
+                self.present(hand, released())
             if not self._to_send():
                 return []
             endings, self._endings = self._endings, []
@@ -131,8 +129,8 @@ class Hands:
             waits.append(self._gathering)
         return max(min(waits), 0.0005)
 
-    def wanted(self) -> tuple[int, bool]:
-        """How many jobs to claim now, and whether as one that has cost a process and runs alone."""
+    def wanted(self, *, ending: int = 0) -> tuple[int, bool]:
+        """How many jobs to claim now, with so many ``ending``, and whether one to run alone."""
         with self._lock:
             if not self.taking or self._pause > 0:
                 return 0, False
@@ -140,15 +138,13 @@ class Hands:
                 return int(self._look and self.empty), True
             if not self._look:
                 return int(self._suspects and self.empty), True
-            room = self._room()
+            room = max(self._room() + ending, 0)
             # While jobs wait for a slot, not for a few: a claim costs nearly the same for more.
-            few = bool(self._backlog) and room * 2 < self._plan.slots
-            return (0 if few else max(room, 0)), False
+            return (0 if self._backlog and room * 2 < self._plan.slots else room), False
 
     def looking(self) -> None:
         """A claim is on its way; what becomes ready from now on is looked for again."""
-        with self._lock:
-            self._look = self._suspects = False
+        self._look = self._suspects = False
 
     def add(
         self, claim: Claim, *, asked: float, wanted: int, alone: bool, pasts: dict[int, Past]
@@ -197,6 +193,7 @@ class Hands:
     def answer(self, hand: Hand) -> Settled:
         """Wait until the ending of ``hand`` was accepted or refused."""
         with self._lock:
+            self.send()
             self._asking += 1
             while hand.settled is None:
                 self._answers.wait()
@@ -205,8 +202,8 @@ class Hands:
 
     @property
     def taking(self) -> bool:
-        """Whether this child may claim at all: not finishing, not running a job alone, and heard
-        from its supervisor within a third of a lease (one that is frozen renews nothing)."""
+        """Whether this child may claim: not finishing, not running a job alone, and its supervisor
+        was heard within a third of a lease (one that is frozen renews nothing)."""
         supervised = time.monotonic() - self._supervised < self._plan.lease / 3
         return self._finish_by is None and self._alone is None and supervised
 
@@ -218,14 +215,12 @@ class Hands:
     @property
     def idle(self) -> bool:
         """Whether nothing is in hand and the last look found nothing."""
-        with self._lock:
-            return self.empty and not self._look and not self._suspects
+        return self.empty and not self._look and not self._suspects
 
     @property
     def done(self) -> bool:
         """Whether this child was told to finish and has nothing left in hand."""
-        with self._lock:
-            return self._finish_by is not None and self.empty
+        return self._finish_by is not None and self.empty
 
     @property
     def spent(self) -> bool:
@@ -240,6 +235,7 @@ class Hands:
             while (hand := self._next(on_loop=False)) is None:
                 if untold and untold[0].settled:
                     return None
+                self.send()
                 self._listening += bool(untold)
                 self._slots.wait()
                 self._listening -= bool(untold)
@@ -264,12 +260,29 @@ class Hands:
             hand.on_loop = True
 
     def present(self, hand: Hand, outcome: Outcome) -> None:
-        """Hand in an outcome. The first counts: a job given back by a stop stays given back."""
+        """Hand in an outcome; ``send`` follows. The first counts: what was given back stays so."""
         with self._lock:
-            if hand.outcome is None:
-                if hand.began is not None:
-                    self._pace.ran(time.monotonic() - hand.began)
-                self._present(hand, outcome)
+            if hand.outcome is not None:
+                return
+            if hand.began is None:
+                self._backlog.remove(hand)
+            else:
+                self._busy[hand.on_loop] -= 1
+                self._pace.ran(time.monotonic() - hand.began)
+            hand.outcome = outcome
+            self._ending += 1
+            if not self._endings:
+                self._oldest = time.monotonic()
+            self._endings.append(hand)
+
+    def send(self) -> None:
+        """Wake the bookkeeper for what was presented, if it is to go out now.
+
+        A slot has begun its next job by then: the two would be in each other's way until it has.
+        """
+        with self._lock:
+            if self._to_send():
+                self._books.notify()
 
     def _next(self, *, on_loop: bool) -> Hand | None:
         for hand in self._backlog:
@@ -283,19 +296,6 @@ class Hands:
                 self._begun += 1
                 return hand
         return None
-
-    def _present(self, hand: Hand, outcome: Outcome) -> None:
-        if hand.began is None:
-            self._backlog.remove(hand)
-        else:
-            self._busy[hand.on_loop] -= 1
-        hand.outcome = outcome
-        self._ending += 1
-        self._endings.append(hand)
-        if len(self._endings) == 1:
-            self._oldest = time.monotonic()
-        if self._to_send():
-            self._books.notify()
 
     def _may_begin(self, hand: Hand) -> bool:
         """Whether a job may still begin: not under a lease that our own clock says ends soon."""

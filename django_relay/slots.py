@@ -67,6 +67,8 @@ class Slots:
         while True:
             hand: Hand | None = None
             try:
+                if untold:
+                    self._hands.send()  # receivers may take their time
                 while untold and untold[0].settled:
                     self._tell(untold.popleft())
                 hand = self._hands.take(untold)
@@ -79,11 +81,13 @@ class Slots:
         """Keep the slot, whatever happens around a handler, and the job from hanging in it."""
         if hand is not None:
             self._hands.present(hand, outcomes.untellable(type(error)))
+            self._hands.send()
         logger.critical("a slot failed (%s); it goes on", type(error).__name__)
 
     def _run(self, hand: Hand) -> bool:
         """Run one job here; return whether its end is still to be told."""
         self._report([hand])
+        self._hands.send()
         try:
             on_loop = iscoroutinefunction(execution.find(hand.job.task).func)
         except BaseException:  # the attempt itself will say what is wrong with the path
@@ -115,6 +119,7 @@ class Slots:
         self._tasks.discard(task)
         if hand.outcome is None:
             self._hands.present(hand, outcomes.untellable(asyncio.CancelledError))
+        self._hands.send()
         self._dispatch()
 
     async def _run_async(self, hand: Hand) -> None:

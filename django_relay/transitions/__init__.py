@@ -17,6 +17,7 @@ from .rescue import Rescued, mend, rescue_child, rescue_expired
 from .session import Session
 from .settle import Settled, refuse, settle
 from .straighten import REFUSALS, straighten_jobs, straighten_leases
+from .turn import turn
 
 __all__ = [
     "BATCH",
@@ -54,4 +55,5 @@ __all__ = [
     "settle",
     "straighten_jobs",
     "straighten_leases",
+    "turn",
 ]

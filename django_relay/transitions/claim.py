@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from typing import Any
 
 from django.db import connections
 from django.db.models import BooleanField, Func
@@ -211,16 +212,44 @@ def claim(
     a process are passed over; with ``alone`` one of them is taken, and no other. ``bounded`` is the
     first try; an unbounded second one finds jobs behind heads that others have locked.
     """
-    statement = _statement(database, 1 if alone else limit, queues is None, alone)
+    with connection.cursor() as cursor:
+        request(
+            cursor,
+            limit,
+            database=database,
+            queues=queues,
+            worker=worker,
+            lease=lease,
+            alone=alone,
+            bounded=bounded,
+        )
+        return taken(cursor)
+
+
+def request(
+    cursor: Any,
+    limit: int,
+    *,
+    database: str,
+    queues: Sequence[str] | None,
+    worker: str,
+    lease: float,
+    alone: bool = False,
+    bounded: bool = True,
+) -> None:
+    """Send a claim; ``taken`` reads the answer."""
     values = {
         "queues": None if queues is None else list(queues),
         "worker": worker,
         "lease": f"{lease} seconds",
         "bounded": bounded,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        rows = cursor.fetchall()
+    cursor.execute(_statement(database, 1 if alone else limit, queues is None, alone), values)
+
+
+def taken(cursor: Any) -> Claim:
+    """Read the answer to a claim."""
+    rows = cursor.fetchall()
     return Claim(
         jobs=tuple(Claimed(*row[2:]) for row in rows if row[2] is not None),
         left=rows[0][0],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import psycopg
 from django.db import DatabaseError, DataError
@@ -200,7 +201,7 @@ def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]
     try:
         return _settle(connection, endings)
     except (DatabaseError, psycopg.Error, UnicodeError) as error:
-        if not _is_about_data(error):
+        if not is_about_data(error):
             raise
         if len(endings) > 1:
             half = len(endings) // 2
@@ -208,7 +209,7 @@ def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]
         return _settle_unstorable(connection, endings[0], error)
 
 
-def _is_about_data(error: Exception) -> bool:
+def is_about_data(error: Exception) -> bool:
     """Tell errors about a value from errors of the database.
 
     The driver itself refuses a NUL or a lone surrogate; the server speaks in SQLSTATE classes 22,
@@ -225,7 +226,7 @@ def _settle_unstorable(connection: Session, ending: Ending, error: Exception) ->
     try:
         return _settle(connection, [_unstorable(ending, error)])
     except (DatabaseError, psycopg.Error, UnicodeError) as again:
-        if not _is_about_data(again):
+        if not is_about_data(again):
             raise
         return {ending.token: Settled(False, reason="unstorable")}
 
@@ -241,14 +242,31 @@ def _unstorable(ending: Ending, error: Exception) -> Ending:
 
 def _settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
     with connection.cursor() as cursor:
-        cursor.execute(SETTLE, _values(endings))
-        accepted = {row[0]: Settled(True, *row[1:]) for row in cursor.fetchall()}
+        present(cursor, endings)
+        found = accepted(cursor)
+    return found | others(connection, endings, found)
+
+
+def present(cursor: Any, endings: Sequence[Ending]) -> None:
+    """Send ``endings``; ``accepted`` reads the answer, ``others`` asks about what is not in it."""
+    cursor.execute(SETTLE, _values(endings))
+
+
+def accepted(cursor: Any) -> dict[str, Settled]:
+    """Read which of the presented endings were accepted, by token."""
+    return {row[0]: Settled(True, *row[1:]) for row in cursor.fetchall()}
+
+
+def others(
+    connection: Session, endings: Sequence[Ending], accepted: dict[str, Settled]
+) -> dict[str, Settled]:
+    """Tell what became of the ``endings`` that are not among the ``accepted``."""
     missing = [ending for ending in endings if ending.token not in accepted]
     if not missing:
-        return accepted
+        return {}
     # Their jobs' rows were locked by somebody: neither accepted nor refused yet.
     busy = still_held(connection, [(ending.job_id, ending.token) for ending in missing])
-    return accepted | refuse(connection, [each for each in missing if each.token not in busy])
+    return refuse(connection, [each for each in missing if each.token not in busy])
 
 
 def refuse(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:

@@ -70,8 +70,8 @@ def test_two_workers_outlive_restarts_and_terminated_sessions(
     again = [job_id for job_id in jobs if len(harmed.begins(job_id)) > 1]
     assert len(again) <= breaks * len(workers)
     for worker, before in zip(workers, quiet, strict=True):
-        # Two outages of some two seconds, and four short breaks.
-        assert len(lines_beside_jobs(worker)) - before <= 16
+        # Each of its four sessions may say so once a break, however short.
+        assert len(lines_beside_jobs(worker)) - before <= 4 * breaks
     after_check(harmed, *workers)
 
 

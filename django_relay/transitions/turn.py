@@ -1,0 +1,38 @@
+"""Settle and claim in one round trip and one transaction: what a busy child does all the time.
+
+Both statements are those of ``settle`` and ``claim``, in that order, which is the lock order. What
+one of them cannot bear undoes both, and then they are sent one after the other as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from psycopg import Error
+
+from django_relay.outcomes import Ending
+
+from .claim import Claim, claim, request, taken
+from .settle import Settled, accepted, is_about_data, others, present, settle
+
+if TYPE_CHECKING:
+    from django_relay.connection import Bookkeeping
+
+
+def turn(
+    connection: Bookkeeping, endings: Sequence[Ending], limit: int, **claiming: Any
+) -> tuple[dict[str, Settled], Claim]:
+    """Present ``endings`` and take up to ``limit`` jobs; see ``settle`` and ``claim``."""
+    if connection.pipelines:
+        try:
+            with connection.together(
+                lambda cursor: present(cursor, endings),
+                lambda cursor: request(cursor, limit, **claiming),
+            ) as (first, second):
+                found, claimed = accepted(first), taken(second)
+            return found | others(connection, endings, found), claimed
+        except (Error, UnicodeError) as error:
+            if not is_about_data(error):
+                raise
+    return settle(connection, endings), claim(connection, limit, **claiming)

@@ -1,0 +1,118 @@
+"""Endings and a claim in one round trip: the same answers as one after the other, or neither."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from django_relay import outcomes, transitions
+from django_relay.connection import Bookkeeping
+from django_relay.outcomes import Ending
+from django_relay.transitions import Claimed
+
+from .stage import WORKER, Stage
+
+CLAIMING: dict[str, Any] = {"database": "default", "queues": None, "worker": WORKER, "lease": 60.0}
+
+
+@pytest.fixture
+def child(stage: Stage) -> Iterator[Bookkeeping]:
+    """A session as a child's own."""
+    made = Bookkeeping("default", pooled=False, patience=20.0, name="test", hot=True)
+    yield made
+    made.close()
+
+
+def done(job: Claimed, result: str = "1") -> Ending:
+    return Ending(job.job_id, job.token, outcomes.succeeded(result), 0.5)
+
+
+def test_one_turn_ends_jobs_and_takes_others(stage: Stage, child: Bookkeeping) -> None:
+    ids = [stage.enqueue() for _ in range(5)]
+    first = transitions.claim(child, 2, **CLAIMING).jobs
+    for _ in range(4):  # often enough that the statements are prepared
+        answers, claim = transitions.turn(child, [done(job) for job in first], 2, **CLAIMING)
+        assert {answer.state for answer in answers.values()} == {"successful"}
+        first = claim.jobs
+        if not first:
+            break
+    assert [stage.state(job_id) for job_id in ids] == ["successful"] * 5
+    assert stage.kinds(ids[-1]) == ["enqueued", "claimed", "succeeded"]
+    assert not claim.left
+
+
+def test_a_turn_is_one_transaction(stage: Stage, child: Bookkeeping) -> None:
+    stage.enqueue()
+    (job,) = transitions.claim(child, 1, **CLAIMING).jobs
+    other = stage.enqueue()
+    transitions.turn(child, [done(job)], 1, **CLAIMING)
+    query = "SELECT xmin::text FROM django_relay_job WHERE id = %s"
+    assert stage.value(query, [job.job_id]) == stage.value(query, [other])
+
+
+def test_a_late_ending_is_refused_and_the_claim_stands(stage: Stage, child: Bookkeeping) -> None:
+    late = stage.enqueue()
+    (job,) = transitions.claim(child, 1, **CLAIMING).jobs
+    stage.age_lease(late, 3600)
+    other = stage.enqueue()
+    answers, claim = transitions.turn(child, [done(job)], 5, **CLAIMING)
+    assert answers[job.token].reason == "expired"
+    assert [each.job_id for each in claim.jobs] == [other]
+    assert stage.kinds(late) == ["enqueued", "claimed", "refused"]
+
+
+def test_an_outcome_that_cannot_be_stored_spoils_neither_the_others_nor_the_claim(
+    stage: Stage, child: Bookkeeping
+) -> None:
+    for _ in range(3):
+        stage.enqueue()
+    jobs = transitions.claim(child, 3, **CLAIMING).jobs
+    other = stage.enqueue()
+    endings = [done(jobs[0]), done(jobs[1], result="no JSON"), done(jobs[2])]
+    answers, claim = transitions.turn(child, endings, 5, **CLAIMING)
+    assert [answers[job.token].kind for job in jobs] == ["succeeded", "retried", "succeeded"]
+    assert [each.job_id for each in claim.jobs] == [other]
+
+
+def test_an_ending_whose_job_is_locked_is_left_for_another_time(
+    stage: Stage, child: Bookkeeping
+) -> None:
+    held = stage.enqueue()
+    (job,) = transitions.claim(child, 1, **CLAIMING).jobs
+    other = stage.enqueue()
+    somebody = stage.connect(autocommit=False)
+    somebody.execute("SELECT 1 FROM django_relay_job WHERE id = %s FOR UPDATE", [held])
+    answers, claim = transitions.turn(child, [done(job)], 5, **CLAIMING)
+    somebody.rollback()
+    assert (answers, [each.job_id for each in claim.jobs]) == ({}, [other])
+
+
+def test_a_lost_session_loses_both_and_the_next_turn_goes_on(
+    stage: Stage, child: Bookkeeping
+) -> None:
+    stage.enqueue()
+    (job,) = transitions.claim(child, 1, **CLAIMING).jobs
+    stage.db.execute("SELECT pg_terminate_backend(%s)", [child.session().info.backend_pid])
+    with pytest.raises(psycopg.OperationalError):
+        transitions.turn(child, [done(job)], 1, **CLAIMING)
+    answers, _ = transitions.turn(child, [done(job)], 1, **CLAIMING)
+    assert answers[job.token].accepted
+
+
+@pytest.mark.parametrize("pooled", [True, False], ids=["pooled", "stricter defaults"])
+def test_where_statements_cannot_go_together_they_go_one_by_one(stage: Stage, pooled: bool) -> None:
+    child = Bookkeeping("default", pooled=pooled, patience=20.0, name="test", hot=True)
+    if not pooled:
+        child.session()
+        child._begin = "BEGIN ISOLATION LEVEL READ COMMITTED"  # as for a role's stricter default
+    assert not child.pipelines
+    stage.enqueue()
+    (job,) = transitions.claim(child, 1, **CLAIMING).jobs
+    other = stage.enqueue()
+    answers, claim = transitions.turn(child, [done(job)], 1, **CLAIMING)
+    assert answers[job.token].accepted
+    assert [each.job_id for each in claim.jobs] == [other]
+    child.close()
