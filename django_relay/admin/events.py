@@ -10,6 +10,7 @@ from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 
 from django_relay.models import Event, Job
+from django_relay.replay import wording
 from django_relay.states import EventKind
 
 from . import history, narration, windows
@@ -41,7 +42,7 @@ class EventAdmin(ReadOnlyAdmin):
             place=place,
             lines=self._lines(place, found),
             window=page,
-            kinds=[(value, narration.title(value)) for value in EventKind.values],
+            kinds=[(value, wording.name(value)) for value in EventKind.values],
             query=query,
             job_url=place.job(job) if job else "",
             older=page.older and place.link("event_changelist", **query, **page.older.query),
@@ -56,7 +57,7 @@ class EventAdmin(ReadOnlyAdmin):
         now = read[0][2] if read else max((event.at for event in found), default=None)
         return [
             (
-                narration.line(event, since.get(event.job_id), now, None),
+                narration.line(event, since.get(event.job_id), now),
                 place.job(event.job_id) if event.job_id in since else "",
             )
             for event in found

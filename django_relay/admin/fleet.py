@@ -66,7 +66,10 @@ def _columns(row: type[Any]) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """A lease for the eye: whose, on what, and until when by the database's clock."""
+    """A lease for the eye: whose, on what, and until when by the database's clock.
+
+    ``ends`` is that end, ``seen`` when it was read.
+    """
 
     job_id: int
     url: str
@@ -77,6 +80,8 @@ class LeaseRow:
     held: str
     acquired: Moment | None
     until: Moment | None
+    ends: datetime
+    seen: datetime
     over: bool
     deadline: Moment | None
     renewals: int
@@ -163,6 +168,8 @@ def _lease(row: _Lease, place: Place, now: datetime) -> LeaseRow:
         held=words.span(row.begun_at or row.acquired_at, now),
         acquired=words.moment(row.acquired_at, now),
         until=words.moment(row.expires_at, now),
+        ends=row.expires_at,
+        seen=now,
         over=row.expires_at <= now,
         deadline=words.moment(row.deadline, now),
         renewals=row.renewals,

@@ -1,24 +1,35 @@
-"""Everything that one job's page shows, read in a bounded number of queries."""
+"""Everything that one job's page shows, read in a bounded number of queries.
+
+Its history is a recording, cut in the middle where it is long; the replay and the attempts are both
+made of that.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from django.db import connections
 from django.db.models import FloatField, Func
 from django.db.models.functions import Now
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_relay import recording, replay
 from django_relay.models import Job
+from django_relay.recording import Recording, Sight
 from django_relay.states import State
 
-from . import fleet, history, rows, timeline, values, words
+from . import attempts, fleet, history, rows, values, words
+from .attempts import Attempts
+from .fleet import LeaseRow
 from .places import Place
 from .rows import JobRow, Row
-from .timeline import Timeline
 from .values import Value
+
+#: Events that the page shows: the first and the last half of so many.
+EVENTS = 120
 
 #: What stands where there is nothing to say.
 NOTHING = "\N{EN DASH}"
@@ -62,12 +73,16 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
-    """A job, its lease, its timeline and its values; None for values that are not to be seen."""
+    """A job, its lease, its history and its values; None for values that are not to be seen.
+
+    ``replay`` is what the template ``django_relay/replay/body.html`` needs.
+    """
 
     job: JobRow
     facts: list[Fact]
-    timeline: Timeline
-    lease: fleet.LeaseRow | None
+    replay: dict[str, Any]
+    attempts: Attempts
+    lease: LeaseRow | None
     values: list[Value] | None
     alone: bool
 
@@ -81,15 +96,32 @@ def read(place: Place, job_id: int) -> JobPage | None:
     row, extra = Row._make(read[: len(Row._fields)]), _Extra._make(read[len(Row._fields) :])
     (job,) = rows.describe([row], place, extra.now)
     lease = fleet.lease_of(place, job_id) if row.state == State.RUNNING else None
-    told = timeline.build(row, history.read(place, job_id), job.holder, extra.now)
+    made = _record(place, row, lease)
+    if made is None:
+        return None
+    failed = any("error" in moment.data for moment in made.moments)
+    tracebacks = history.tracebacks(place, job_id) if failed else {}
     return JobPage(
         job=job,
         facts=_facts(row, extra, job),
-        timeline=told,
+        replay=replay.context(made),
+        attempts=attempts.build(row, made, tracebacks, holder=job.holder, now=extra.now),
         lease=lease,
         values=values.read(place, job_id),
         alone=row.state == State.READY and not _served(place, row.queue),
     )
+
+
+def _record(place: Place, row: Row, lease: LeaseRow | None) -> Recording | None:
+    """Record the job's history until now; None where the job has just gone."""
+    try:
+        made = recording.record(connections[place.database], [row.id], most=EVENTS, hosts=True)
+    except LookupError:
+        return None
+    if lease is None:
+        return made
+    seen, ends = (1000 * (at - row.enqueued_at).total_seconds() for at in (lease.seen, lease.ends))
+    return replace(made, sights=(Sight(seen, row.id, lease.letter, ends, lease.renewals),))
 
 
 def _served(place: Place, queue: str) -> bool:

@@ -9,6 +9,7 @@ from django.db import connections
 
 from . import counts, words
 from .backlog import HEADS
+from .columns import CLIPPED
 from .fleet import WorkerRow
 from .places import Place, backends
 
@@ -28,7 +29,7 @@ WITH {HEADS}, oldest AS (
     LIMIT {ENOUGH + 1}) AS j) AS n
   FROM unnest(ARRAY(SELECT queue FROM oldest)) AS q(name)
 )
-SELECT o.queue, o.due, statement_timestamp(), c.n
+SELECT o.queue, {CLIPPED.format('o.due')}, statement_timestamp(), c.n
 FROM oldest AS o JOIN counted AS c ON c.name = o.queue
 """
 

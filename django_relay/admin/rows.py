@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_relay.models import Lease
+from django_relay.replay import wording
 from django_relay.states import FINAL, EventKind, State
 
 from . import words
@@ -188,7 +189,7 @@ def _describe(row: Row, holder: Holder | None, last: Last, place: Place, now: da
         took=took,
         took_note=took_note,
         error=last.error or "",
-        message=words.first_line(last.message),
+        message=wording.first_line(last.message),
         holder=holder,
     )
 

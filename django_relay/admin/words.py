@@ -13,6 +13,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from django_relay.recording import letter_of
+
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
@@ -100,26 +102,9 @@ def milliseconds(seconds: float | None) -> str:
 
 def letter(claim: int | None) -> str:
     """Name a job's lease by its claim: A, B, ... Z, AA. Each claim has one lease and one token."""
-    named = ""
-    left = claim or 0
-    while left > 0:
-        left, digit = divmod(left - 1, 26)
-        named = chr(ord("A") + digit) + named
-    return named
+    return letter_of(claim) or ""
 
 
 def hue(claim: int | None) -> int:
     """Return which of the style sheet's six colours a lease's letter has."""
     return (claim or 0) % 6
-
-
-def first_line(text: str | None, limit: int = 200) -> str:
-    """Return the first line of a text that is not empty, shortened to ``limit`` characters."""
-    line = next((line.strip() for line in (text or "").splitlines() if line.strip()), "")
-    return line if len(line) <= limit else f"{line[: limit - 1]}…"
-
-
-def actor(name: str | None) -> str:
-    """Return the name of who acted, without the key before it."""
-    key, _space, rest = (name or "").partition(" ")
-    return rest if rest and key.isdigit() else name or ""

@@ -14,10 +14,11 @@ from typing import Any
 from django_relay import outcomes, recording, transitions
 from django_relay.outcomes import Ending
 
-from . import clock, fleet
+from . import clock, fleet, repeats
 from .fleet import Fleet
 from .ledger import Line
-from .result import Result, percentiles, spread
+from .repeats import Rule, repeated, spread, total, typical
+from .result import Result
 from .sampling import Sampler
 from .stage import Failed, Stage
 
@@ -38,29 +39,36 @@ class Wishes:
     repeat: int
 
 
+RULES: dict[str, Rule] = {"kill_to_success_seconds": typical, "attempts": max, "refusals": total}
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One crash: the job, when the kill was (in seconds since 1970), whom it hit, the figures."""
 
     job: int
     killed: tuple[float, str, str]
-    seconds: float
-    attempts: int
-    refusals: int
+    figures: dict[str, Any]
 
 
 def run(stage: Stage, wishes: Wishes) -> Result:
     """Crash as often as wished; the recording is that of the first."""
     flags = ["--lease", f"{wishes.lease:g}", "--slots", "1", "--grace", "2"]
-    runs = []
     with stage.fleet(*flags) as workers, Sampler(stage.place) as sampler:
-        for number in range(1, wishes.repeat + 1):
+
+        def once() -> Run:
             for _ in range(2 - len(workers.alive)):
                 workers.start()
             workers.ready()
-            runs.append(_crash(stage, workers, wishes))
-            stage.say(f"{number} of {wishes.repeat}: {runs[-1].seconds:.3f} s from kill to success")
+            return _crash(stage, workers, wishes)
+
+        def told(run: Run) -> str:
+            return f"{run.figures['kill_to_success_seconds']:.3f} s from kill to success"
+
+        runs = repeated(stage, wishes.repeat, once, told)
         seen = sampler.seen
+    measure = "kill_to_success_seconds"
+    figures = repeats.figures([run.figures for run in runs], RULES, measure=measure)
     made = recording.record(
         stage.place.connection,
         [runs[0].job],
@@ -68,9 +76,9 @@ def run(stage: Stage, wishes: Wishes) -> Result:
         seen=seen,
         marks=[runs[0].killed],
         settings=asdict(wishes),
-        figures=_figures(runs),
+        figures=figures,
     )
-    return Result(made, _told(wishes, runs))
+    return Result(made, _told(wishes, figures))
 
 
 def _crash(stage: Stage, workers: Fleet, wishes: Wishes) -> Run:
@@ -87,13 +95,12 @@ def _crash(stage: Stage, workers: Fleet, wishes: Wishes) -> Run:
     ended = stage.events([job], "succeeded")
     if not ended:
         raise Failed(f"Job {job} did not succeed.")
-    return Run(
-        job=job,
-        killed=(at, f"SIGKILL to {WHAT[wishes.kill]}", whom),
-        seconds=round(ended[0][2] - at, 3),
-        attempts=len(stage.events([job], "claimed")),
-        refusals=len(stage.events([job], "refused")),
-    )
+    figures = {
+        "kill_to_success_seconds": round(ended[0][2] - at, 3),
+        "attempts": len(stage.events([job], "claimed")),
+        "refusals": len(stage.events([job], "refused")),
+    }
+    return Run(job, (at, f"SIGKILL to {WHAT[wishes.kill]}", whom), figures)
 
 
 def _kill(workers: Fleet, began: Line, whom: str) -> tuple[float, str]:
@@ -113,27 +120,14 @@ def _present(stage: Stage, job: int, *, ran: float) -> None:
         raise Failed(f"The late success of job {job} was accepted.")
 
 
-def _figures(runs: list[Run]) -> dict[str, Any]:
-    seconds = [run.seconds for run in runs]
-    ranks = percentiles(seconds)
-    figures: dict[str, Any] = {
-        "kill_to_success_seconds": ranks["p50"],
-        "attempts": max(run.attempts for run in runs),
-        "refusals": sum(run.refusals for run in runs),
-    }
-    if len(runs) > 1:
-        figures |= {"repeats": len(runs), "distribution": ranks, "runs": seconds}
-    return figures
-
-
-def _told(wishes: Wishes, runs: list[Run]) -> tuple[str, ...]:
-    figures = _figures(runs)
+def _told(wishes: Wishes, figures: dict[str, Any]) -> tuple[str, ...]:
     job = f"a job of {wishes.job_seconds:g} s, a lease of {wishes.lease:g} s"
     seconds = f"{figures['kill_to_success_seconds']:.3f} s from the kill to the job's success"
-    if len(runs) > 1:
-        seconds = f"from kill to success, {len(runs)} times: {spread(figures['distribution'], 's')}"
+    if wishes.repeat > 1:
+        ranks = spread(figures["distribution"], "s")
+        seconds = f"From kill to success, {wishes.repeat} times: {ranks}"
     return (
         f"Killed {WHAT[wishes.kill]} with SIGKILL: {job}.",
-        f"{seconds[0].upper()}{seconds[1:]}.",
+        f"{seconds}.",
         f"Attempts: {figures['attempts']}. Late endings refused: {figures['refusals']}.",
     )

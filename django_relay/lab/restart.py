@@ -13,11 +13,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from django_relay import recording
+from django_relay.recording import Glimpse
 
-from . import faults, ledger, verdict
+from . import faults, ledger, repeats, verdict
 from .fleet import Fleet
 from .load import Load
 from .places import QUEUE
+from .repeats import Rule, repeated, spread, total, typical
 from .result import Result
 from .sampling import Sampler
 from .stage import Stage
@@ -35,6 +37,18 @@ class Wishes:
     lease: float
     jobs: int
     only_sessions: bool
+    repeat: int
+
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(verdict.FIGURES, total),
+    # Each audit reads the jobs of the runs before it once more.
+    "audit_findings": max,
+    "accepted": total,
+    "enqueues_without_answer": total,
+    "resumed_seconds": typical,
+    "away_seconds": typical,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +60,38 @@ class Blow:
     resumed: float
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One time without the database: the jobs worth a look, what was done, what came of it."""
+
+    jobs: list[int]
+    marks: list[tuple[float, str, str]]
+    seen: list[Glimpse]
+    figures: dict[str, Any]
+    problems: tuple[str, ...]
+
+
 def run(stage: Stage, wishes: Wishes) -> Result:
-    """Take it away, three times or once, while jobs are enqueued and run."""
+    """Take it away, three times or once, while jobs are enqueued and run; as often as wished."""
     restart = None if wishes.only_sessions else faults.restarter()
+    runs = repeated(stage, wishes.repeat, lambda: _once(stage, wishes, restart), _outcome)
+    wrong = [run.problems for run in runs]
+    shown = repeats.worth_recording(runs, wrong)
+    measure = "resumed_seconds"
+    figures = repeats.figures([run.figures for run in runs], RULES, measure=measure)
+    made = recording.record(
+        stage.place.connection,
+        shown.jobs,
+        experiment="restart",
+        seen=shown.seen,
+        marks=shown.marks,
+        settings=asdict(wishes) | {"restarts_allowed": restart is not None},
+        figures=figures,
+    )
+    return Result(made, _told(figures), repeats.problems(wrong))
+
+
+def _once(stage: Stage, wishes: Wishes, restart: faults.Restart | None) -> Run:
     kinds = ["sessions", *(["fast", "immediate"] if restart else [])]
     flags = ["--lease", f"{wishes.lease:g}", "--slots", "3", "--poll", "0.5"]
     after = stage.place.last()
@@ -70,16 +113,8 @@ def run(stage: Stage, wishes: Wishes) -> Result:
         seen = sampler.seen
         found = verdict.reach(stage.place, workers.ledger, after, load.accepted)
     figures = found.figures | _figures(blows, load)
-    made = recording.record(
-        stage.place.connection,
-        verdict.eventful(stage.place, after),
-        experiment="restart",
-        seen=seen,
-        marks=marks,
-        settings=asdict(wishes) | {"restarts_allowed": restart is not None},
-        figures=figures,
-    )
-    return Result(made, _told(figures, blows), found.problems)
+    jobs = verdict.eventful(stage.place, after)
+    return Run(jobs, marks, seen, figures, found.problems)
 
 
 def await_end(stage: Stage, workers: Fleet, after: int, *, within: float) -> None:
@@ -132,12 +167,20 @@ def _figures(blows: list[Blow], load: Load) -> dict[str, Any]:
     }
 
 
-def _told(figures: dict[str, Any], blows: list[Blow]) -> tuple[str, ...]:
-    lines = [
-        f"{_words(blow.what)}: away {blow.away:.2f} s, back to work {blow.resumed:.2f} s after it."
-        for blow in blows
-    ]
-    return (*(line[0].upper() + line[1:] for line in lines), account(figures))
+def _outcome(run: Run) -> str:
+    return f"{run.figures['jobs']} jobs, {run.figures['lost']} lost"
+
+
+def _told(figures: dict[str, Any]) -> tuple[str, ...]:
+    lines = []
+    for kind, seconds in figures["resumed_seconds"].items():
+        away = figures["away_seconds"][kind]
+        line = f"{_words(kind)}: away {away:.2f} s, back to work {seconds:.2f} s after it."
+        if "distribution" in figures:
+            ranks = spread(figures["distribution"][kind], "s")
+            line += f" {figures['repeats']} times: {ranks}."
+        lines.append(line[0].upper() + line[1:])
+    return (*lines, account(figures))
 
 
 def account(figures: dict[str, Any]) -> str:

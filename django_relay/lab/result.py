@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,18 +47,3 @@ class Result:
             record.write_text(recording.dump(self.recording) + "\n", encoding="utf-8")
         if html is not None:
             html.write_text(replay.self_contained(self.recording), encoding="utf-8")
-
-
-def percentiles(values: Sequence[float], *, digits: int = 3) -> dict[str, float]:
-    """Return p50, p95, p99 and max by nearest rank."""
-    ordered = sorted(values)
-
-    def rank(share: float) -> float:
-        return round(ordered[max(0, math.ceil(share * len(ordered)) - 1)], digits)
-
-    return {"p50": rank(0.5), "p95": rank(0.95), "p99": rank(0.99), "max": rank(1.0)}
-
-
-def spread(values: Mapping[str, float], unit: str) -> str:
-    """Put percentiles into words."""
-    return ", ".join(f"{name} {value:g} {unit}" for name, value in values.items())

@@ -43,6 +43,20 @@ GROUP BY e.job_id ORDER BY count(*) DESC, e.job_id LIMIT 24
 """
 
 
+#: The names of the figures, all of which are counts.
+FIGURES = (
+    "jobs",
+    "lost",
+    "accepted_outcomes_per_job",
+    "starts",
+    "duplicates_started",
+    "duplicates_unexplained",
+    "refusals",
+    "refusals_by_reason",
+    "audit_findings",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The figures, and what is wrong in plain words."""

@@ -9,14 +9,17 @@ here, for its answer.
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from django_relay import recording, transitions
+from django_relay.recording import Glimpse
 from django_relay.transitions import Held
 
-from . import clock, fleet
+from . import clock, fleet, repeats
 from .fleet import Fleet, Ship
+from .repeats import Rule, joined, repeated, total
 from .result import Result
 from .sampling import Sampler
 from .stage import Stage
@@ -37,10 +40,50 @@ class Wishes:
 
     lease: float
     job_seconds: float
+    repeat: int
+
+
+RULES: dict[str, Rule] = {
+    "jobs": total,
+    "attempts": total,
+    "accepted": total,
+    "refusals": total,
+    "refused": joined,
+    "renewals_answered_gone": total,
+    "handlers_told_that_the_lease_is_lost": total,
+    "nothing_changed": all,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One worker that came back: its jobs, what was done to it, and the figures."""
+
+    jobs: list[int]
+    marks: list[tuple[float, str, str]]
+    seen: list[Glimpse]
+    figures: dict[str, Any]
 
 
 def run(stage: Stage, wishes: Wishes) -> Result:
-    """Freeze, take over, wake, and see what is refused."""
+    """Freeze, take over, wake, and see what is refused, as often as wished."""
+    runs = repeated(stage, wishes.repeat, lambda: _once(stage, wishes), _outcome)
+    wrong = [_problems(run.figures) for run in runs]
+    shown = repeats.worth_recording(runs, wrong)
+    figures = repeats.figures([run.figures for run in runs], RULES)
+    made = recording.record(
+        stage.place.connection,
+        shown.jobs,
+        experiment="zombie",
+        seen=shown.seen,
+        marks=shown.marks,
+        settings=asdict(wishes),
+        figures=figures,
+    )
+    return Result(made, _told(figures), repeats.problems(wrong))
+
+
+def _once(stage: Stage, wishes: Wishes) -> Run:
     flags = ["--lease", f"{wishes.lease:g}", "--grace", "0", "--prefetch", "0"]
     with stage.fleet(*flags) as workers, Sampler(stage.place) as sampler:
         frozen = workers.start("--slots", "3")
@@ -65,16 +108,7 @@ def run(stage: Stage, wishes: Wishes) -> Result:
         said = frozen.log.read_text(errors="replace").count("lost its lease and runs on")
         seen = sampler.seen
     figures = _figures(stage, jobs, unchanged=unchanged, gone=len(answer.gone), told=said)
-    made = recording.record(
-        stage.place.connection,
-        jobs,
-        experiment="zombie",
-        seen=seen,
-        marks=marks,
-        settings=asdict(wishes),
-        figures=figures,
-    )
-    return Result(made, _told(figures), _problems(figures))
+    return Run(jobs, marks, seen, figures)
 
 
 def _enqueue(wishes: Wishes) -> list[int]:
@@ -139,10 +173,23 @@ def _problems(figures: dict[str, Any]) -> tuple[str, ...]:
     return tuple(wrong)
 
 
+def _outcome(run: Run) -> str:
+    changed = "nothing" if run.figures["nothing_changed"] else "something"
+    return f"{run.figures['refusals']} late endings refused, {changed} changed"
+
+
 def _told(figures: dict[str, Any]) -> tuple[str, ...]:
     changed = "Nothing" if figures["nothing_changed"] else "Something"
+    times = figures.get("repeats", 1)
+    again = f", {times} times" if times > 1 else ""
     return (
-        f"Froze a worker with {figures['jobs']} jobs until others had finished them, and woke it.",
-        f"Refused: {', '.join(figures['refused'])}. Renewals told that the lease is gone: "
+        f"Froze a worker with {figures['jobs'] // times} jobs until others had finished them, and "
+        f"woke it{again}.",
+        f"Refused: {_counted(figures['refused'])}. Renewals told that the lease is gone: "
         f"{figures['renewals_answered_gone']}. {changed} changed.",
     )
+
+
+def _counted(verbs: list[str]) -> str:
+    counts = Counter(verbs)
+    return ", ".join(verb if n == 1 else f"{n} x {verb}" for verb, n in counts.items())

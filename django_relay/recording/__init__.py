@@ -18,9 +18,10 @@ from .document import (
     dump,
     load,
 )
-from .history import Glimpse, letter, look, machine, record, software, summary
+from .history import COUNTED, Glimpse, letter, letter_of, look, machine, record, software, summary
 
 __all__ = [
+    "COUNTED",
     "FORMAT",
     "LABEL",
     "VERSION",
@@ -33,6 +34,7 @@ __all__ = [
     "Sight",
     "dump",
     "letter",
+    "letter_of",
     "load",
     "look",
     "machine",

@@ -58,12 +58,16 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class RecordedJob:
-    """A job of the recording, and the state in which it was last seen."""
+    """A job of the recording, and the state in which it was last seen.
+
+    ``left_out`` events of it, between its first and its last, are not among the moments.
+    """
 
     id: int
     task: str
     queue: str
     state: str
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

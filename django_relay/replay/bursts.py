@@ -10,10 +10,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
 from django_relay.recording import Recording
 
 PERCENTILES = ("p50", "p95", "p99")
 KINDS = ("start", "finish")
+_KINDS = {"start": gettext_lazy("start"), "finish": gettext_lazy("finish")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,10 @@ def _is_row(row: Any) -> bool:
 def name(row: dict[str, Any]) -> str:
     """Name a configuration as one says it: twelve slots across three processes."""
     total = row["slots"] * row["processes"]
-    slots = f"{total} {'slot' if total == 1 else 'slots'}"
-    return slots if row["processes"] == 1 else f"{slots}, {row['processes']} processes"
+    slots = ngettext("%(n)s slot", "%(n)s slots", total) % {"n": total}
+    if row["processes"] == 1:
+        return slots
+    return _("%(slots)s, %(n)s processes") % {"slots": slots, "n": row["processes"]}
 
 
 def _throughput(rows: list[dict[str, Any]], paper: Paper) -> dict[str, Any]:
@@ -79,7 +85,8 @@ def _throughput(rows: list[dict[str, Any]], paper: Paper) -> dict[str, Any]:
                 "width": round(max(reached * per_unit, 1), 1),
                 "ceiling": round(max(ceiling * per_unit, 1), 1),
                 "value": f"{reached:,.0f}/s",
-                "share": f"{100 * row['share']:.0f} % of {ceiling:,.0f}/s with no queue",
+                "share": _("%(share)s %% of %(ceiling)s/s with no queue")
+                % {"share": f"{100 * row['share']:.0f}", "ceiling": f"{ceiling:,.0f}"},
                 "below": y + 46,
             }
         )
@@ -107,11 +114,12 @@ def _latency(rows: list[dict[str, Any]], paper: Paper) -> dict[str, Any]:
                     "name": name(row) if kind == "start" else "",
                     "name_y": y - 15 if paper.above else y + 4,
                     "kind": kind,
+                    "word": str(_KINDS[kind]),
                     "kind_x": left - 12,
                     "y": y,
                     "text": y + 4,
                     "points": [
-                        {"x": at, "said": f"{kind} {p}: {milliseconds(value)}"}
+                        {"x": at, "said": f"{_KINDS[kind]} {p}: {milliseconds(value)}"}
                         for at, p, value in points
                     ],
                     "from": points[0][0],

@@ -1,39 +1,33 @@
 """One job of a recording as what the page shows: beats, lanes, leases, waits, and a scale.
 
-Everything is reckoned here, so that the script only draws: which lease is held when, until when it
-was promised, when nobody kept it; and how recorded time is laid out, with long silences cut short.
+Everything is reckoned here, so that the script only draws. The beats are the events, what was done
+from outside, and the ends of leases that ran out, in one order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from django.utils.translation import gettext as _
 
 from django_relay.recording import Mark, Moment, RecordedJob, Recording, Sight
 
-from . import wording
-
-#: More beats than this are not shown: the first and the last half of so many are.
-BEATS = 400
-#: A lease shows at most so many of its renewals.
-RENEWALS = 200
-#: A silence longer than this, in milliseconds, is cut to the second number on the page.
-LONG, SHORT = 6000.0, 1500.0
-
-_ENDINGS = frozenset(
-    {"succeeded", "retried", "failed", "snoozed", "released", "rescued", "cancelled"}
-)
-_TIMES = frozenset({"expired_ms", "run_after_ms"})
-_SILENCING = ("SIGKILL", "SIGSTOP")
+from . import excerpt, layout, leases, wording
+from .excerpt import EVENTS, Excerpt
+from .leases import Span
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """One line of the list. ``lane`` is the place of its worker among the lanes, or None."""
+    """One line of the list. ``lane`` is the place of its worker among the lanes, or None.
+
+    ``ms`` is its place in the order, ``time`` what the clock showed.
+    """
 
     ms: float
+    time: str
     kind: str
     tone: str
     title: str
@@ -43,229 +37,186 @@ class Beat:
     worker: str = ""
 
     @property
-    def time(self) -> str:
-        """When, from enqueue."""
-        return wording.clock(self.ms)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A lease on a lane: from the claim until its ending (None: it still runs).
-
-    ``ends`` are pairs: seen then, it was to end then. ``silent``: when nobody kept it any more.
-    """
-
-    letter: str
-    lane: int
-    start: float
-    until: float | None
-    ended: str
-    silent: float | None
-    ends: list[tuple[float, float]]
+    def hue(self) -> str:
+        """Which of the style sheet's colours its lease has."""
+        return layout.hue(self.lease or "")
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A job to be followed. ``scale`` are pairs: a recorded time, its place on the page in ms."""
+    """A job to be followed. ``scale`` are pairs: a recorded time, its place on the page in ms.
+
+    ``end`` is how far it is known.
+    """
 
     job: RecordedJob
+    excerpt: Excerpt
     beats: list[Beat]
     lanes: list[str]
     leases: list[Span]
     waits: list[tuple[float, float | None, str]]
+    states: list[tuple[float, str]]
     scale: list[tuple[float, float]]
-    left_out: int = 0
-    states: list[tuple[float, str]] = field(default_factory=list)
+    end: float
 
     def data(self) -> dict[str, Any]:
         """Return what the script needs."""
         return {
             "id": self.job.id,
             "lanes": self.lanes,
-            "beats": [
-                [b.ms, b.kind, b.tone, b.title, b.note, b.lease, b.lane, b.time] for b in self.beats
-            ],
+            "beats": [[b.ms, b.kind, b.tone, b.title, b.note, b.lease, b.lane] for b in self.beats],
             "leases": [
-                [s.letter, s.lane, s.start, s.until, s.ended, s.silent, s.ends] for s in self.leases
+                [
+                    s.letter,
+                    layout.hue(s.letter),
+                    s.lane,
+                    s.start,
+                    s.until,
+                    s.ended,
+                    s.silent,
+                    s.ends,
+                ]
+                for s in self.leases
             ],
             "waits": self.waits,
             "states": self.states,
             "scale": self.scale,
+            "end": self.end,
         }
 
 
 def tell(recording: Recording, job: RecordedJob) -> Story:
-    """Make the story of one job of a recording; its times count from its own first event."""
-    found = sorted((m for m in recording.moments if m.job == job.id), key=lambda m: m.ms)
-    start, end = (found[0].ms, found[-1].ms) if found else (0.0, 0.0)
-    moments = [_shifted(moment, start) for moment in found]
-    sights = [
+    """Make the story of one job of a recording; its times count from its own enqueue."""
+    chosen = excerpt.choose(recording.moments, job)
+    moments = chosen.moments
+    names, lanes = layout.lanes(moments)
+    sights = _sights(recording, job, chosen.start)
+    marks = _marks(recording.marks, chosen.start, moments)
+    held = leases.spans(chosen, sights, marks, lanes=lanes)
+    beats = [*_of_events(chosen, lanes), *_of_marks(marks, lanes), *_of_leases(held)]
+    beats.sort(key=lambda beat: beat.ms)
+    running = any(span.until is None for span in held)
+    promised = [end for span in held if span.until is None for _seen, end in span.ends]
+    known = [*(beat.ms for beat in beats), *(sight.ms for sight in sights)]
+    scale = layout.scale([*known, *promised])
+    return Story(
+        job=job,
+        excerpt=chosen,
+        beats=beats,
+        lanes=names,
+        leases=held,
+        waits=_waits(chosen),
+        states=_states(moments),
+        scale=scale,
+        end=max(known) if running else scale[-1][0],
+    )
+
+
+def _sights(recording: Recording, job: RecordedJob, start: float) -> list[Sight]:
+    return [
         replace(sight, ms=sight.ms - start, ends_ms=sight.ends_ms - start)
         for sight in recording.sights
         if sight.job == job.id
     ]
-    lanes = list(dict.fromkeys(m.worker for m in moments if m.worker))
-    marks = [
-        replace(mark, ms=mark.ms - start)
-        for mark in recording.marks
-        if start <= mark.ms <= end and (not mark.target or any(_hits(mark, w) for w in lanes))
-    ]
-    leases = _leases(moments, sights, marks, lanes)
-    beats = _beats(moments, marks, leases, lanes)
-    shown = beats if len(beats) <= BEATS else beats[: BEATS // 2] + beats[-BEATS // 2 :]
-    states = [(m.ms, str(m.data["state"])) for m in moments if "state" in m.data]
-    states += [(m.ms, "running") for m in moments if m.kind == "claimed"]
-    return Story(
-        job=job,
-        beats=shown,
-        lanes=[label(lane, lanes) for lane in lanes],
-        leases=leases[:BEATS],
-        waits=_waits(moments)[:BEATS],
-        scale=_scale([*(b.ms for b in shown), *_promises(leases)]),
-        left_out=len(beats) - len(shown),
-        states=sorted(states)[:BEATS],
-    )
 
 
-def _shifted(moment: Moment, start: float) -> Moment:
-    data = {
-        key: value - start if key in _TIMES and isinstance(value, int | float) else value
-        for key, value in moment.data.items()
-    }
-    return replace(moment, ms=moment.ms - start, data=data)
-
-
-def _hits(mark: Mark, worker: str | None) -> bool:
-    """Whether something done to a worker, or to one child of it, was done to this child."""
-    return worker is not None and f"{worker}/".startswith(f"{mark.target}/")
-
-
-def label(worker: str, workers: Sequence[str]) -> str:
-    """Name a worker; its child's number only where another child of it is there too."""
-    whole, _, child = worker.rpartition("/")
-    alone = sum(other.rpartition("/")[0] == whole for other in workers) == 1
-    named = (whole or child) if alone else f"{whole}, process {child}"
-    return named[:1].upper() + named[1:]
-
-
-def _leases(
-    moments: Sequence[Moment], sights: Sequence[Sight], marks: Sequence[Mark], lanes: list[str]
-) -> list[Span]:
-    endings: dict[str | None, Moment] = {}
-    for moment in moments:
-        if moment.kind in _ENDINGS:
-            endings.setdefault(moment.lease, moment)
-    seen: dict[str, list[tuple[float, float]]] = {}
-    for sight in sights:
-        seen.setdefault(sight.lease, []).append((sight.ms, sight.ends_ms))
-    stops = [mark for mark in marks if mark.what.startswith(_SILENCING)]
+def _marks(marks: Sequence[Mark], start: float, moments: Sequence[Moment]) -> list[Mark]:
+    """Keep what was done to this job's workers, or to all, while it was under way."""
+    workers = {moment.worker for moment in moments}
+    first, end = (moments[0].ms, moments[-1].ms) if moments else (0.0, 0.0)
+    shifted = (replace(mark, ms=mark.ms - start) for mark in marks)
     return [
-        _span(moment, endings.get(moment.lease), seen.get(moment.lease, []), stops, lanes)
-        for moment in moments
-        if moment.kind == "claimed" and moment.lease
-    ]
+        mark
+        for mark in shifted
+        if first <= mark.ms <= end
+        and (not mark.target or any(leases.hit(mark, worker) for worker in workers))
+    ][:EVENTS]
 
 
-def _span(
-    claim: Moment,
-    ending: Moment | None,
-    seen: list[tuple[float, float]],
-    stops: Sequence[Mark],
-    lanes: list[str],
-) -> Span:
-    until = ending.ms if ending else None
-    # What was done to one child need not have hit this one: the job was lost, or it was not.
-    lost = ending is None or ending.kind == "rescued"
-    hits = [stop.ms for stop in stops if lost and _hits(stop, claim.worker) and stop.ms >= claim.ms]
-    silent = min(hits, default=None)
-    return Span(
-        letter=claim.lease or "",
-        lane=lanes.index(claim.worker) if claim.worker else 0,
-        start=claim.ms,
-        until=until,
-        ended=ending.kind if ending else "",
-        silent=None if silent is None or (until is not None and silent > until) else silent,
-        ends=_ends(claim, ending, seen),
-    )
+def _of_events(chosen: Excerpt, lanes: Mapping[str, int]) -> list[Beat]:
+    beats = []
+    for part in chosen.parts:
+        for moment, told in zip(part.moments, part.told, strict=True):
+            own = moment.worker or ""
+            beats.append(
+                Beat(
+                    ms=moment.ms,
+                    time=wording.clock(told),
+                    kind=moment.kind,
+                    tone=wording.TONES.get(moment.kind, "plain"),
+                    title=wording.title(moment),
+                    note=wording.whole_note(moment),
+                    lease=moment.lease,
+                    lane=lanes.get(own),
+                    worker=wording.worker(own, list(lanes)) if own else "",
+                )
+            )
+        if part is not chosen.parts[-1]:
+            beats.append(Beat(part.end, "", "gap", "plain", _("Events are left out here"), ""))
+    return beats
 
 
-def _ends(
-    claim: Moment, ending: Moment | None, seen: list[tuple[float, float]]
-) -> list[tuple[float, float]]:
-    """Tell until when a lease was promised as time went by."""
-    if seen:
-        step = len(seen) // RENEWALS + 1
-        # The first look came a little later than the claim that made what it saw.
-        return [(claim.ms, seen[0][1]), *seen[1:-1:step], *seen[1:][-1:]]
-    over = ending.data.get("expired_ms") if ending else None
-    return [(claim.ms, float(over))] if isinstance(over, int | float) else []
-
-
-def _beats(
-    moments: Sequence[Moment], marks: Sequence[Mark], leases: Sequence[Span], lanes: list[str]
-) -> list[Beat]:
-    places = {lane: place for place, lane in enumerate(lanes)}
-    beats = [_beat(moment, places, lanes) for moment in moments]
+def _of_marks(marks: Sequence[Mark], lanes: Mapping[str, int]) -> list[Beat]:
+    beats = []
     for mark in marks:
         word = mark.what.partition(" ")[0].lower()
-        hit = next((lane for lane in lanes if mark.target and _hits(mark, lane)), "")
-        place = places.get(hit)
-        worker = label(hit, lanes) if hit else ""
-        tone = "bad" if word == "sigkill" else "odd"
-        said = wording.mark(mark), wording.mark_note(mark)
-        beats.append(Beat(mark.ms, word, tone, *said, lane=place, worker=worker))
-    for lease in leases:
-        if lease.ended == "rescued" and lease.ends:
-            over = lease.ends[-1][1]
-            if lease.until is not None and over <= lease.until:
-                said = (
-                    f"Lease {lease.letter} runs out",
-                    "By the database's clock; from here on it is no lease.",
-                )
-                beats.append(Beat(over, "over", "odd", *said, lease.letter, lease.lane))
-    return sorted(beats, key=lambda beat: beat.ms)
+        whom = next((own for own in lanes if mark.target and leases.hit(mark, own)), "")
+        beats.append(
+            Beat(
+                ms=mark.ms,
+                time=wording.clock(mark.ms),
+                kind=word,
+                tone="bad" if word == "sigkill" else "odd",
+                title=wording.mark(mark),
+                note=wording.mark_note(mark),
+                lane=lanes.get(whom),
+                worker=wording.worker(whom, list(lanes)) if whom else "",
+            )
+        )
+    return beats
 
 
-def _beat(moment: Moment, places: dict[str, int], lanes: list[str]) -> Beat:
-    worker = moment.worker or ""
-    note = wording.note(moment)
-    if moment.actor:
-        note = "; ".join(part for part in (note, f"by {moment.actor}") if part)
-    return Beat(
-        ms=moment.ms,
-        kind=moment.kind,
-        tone=wording.TONES.get(moment.kind, "plain"),
-        title=wording.title(moment),
-        note=note,
-        lease=moment.lease,
-        lane=places.get(worker),
-        worker=label(worker, lanes) if worker else "",
-    )
+def _of_leases(held: Sequence[Span]) -> list[Beat]:
+    note = _("By the database's clock; from here on it is no lease.")
+    return [
+        Beat(
+            ms=span.over,
+            time=wording.clock(span.over),
+            kind="over",
+            tone="odd",
+            title=_("Lease %(lease)s runs out") % {"lease": span.letter},
+            note=note,
+            lease=span.letter,
+            lane=span.lane,
+        )
+        for span in held
+        if span.over is not None
+    ]
 
 
-def _waits(moments: Sequence[Moment]) -> list[tuple[float, float | None, str]]:
+def _waits(chosen: Excerpt) -> list[tuple[float, float | None, str]]:
     """Tell when the job waited, for what; a wait without an end goes on."""
     waits: list[tuple[float, float | None, str]] = []
-    for moment in moments:
-        state = moment.data.get("state")
-        if waits and waits[-1][1] is None and (moment.kind == "claimed" or state):
-            waits[-1] = (waits[-1][0], moment.ms, waits[-1][2])
-        if state in ("ready", "scheduled", "blocked"):
-            waits.append((moment.ms, None, str(state)))
+
+    def close(ms: float) -> None:
+        if waits and waits[-1][1] is None:
+            waits[-1] = (waits[-1][0], ms, waits[-1][2])
+
+    for part in chosen.parts:
+        for moment in part.moments:
+            state = moment.data.get("state")
+            if moment.kind == "claimed" or state:
+                close(moment.ms)
+            if state in ("ready", "scheduled", "blocked"):
+                waits.append((moment.ms, None, str(state)))
+        if part is not chosen.parts[-1]:
+            close(part.end)
     return waits
 
 
-def _promises(leases: Iterable[Span]) -> list[float]:
-    return [end for lease in leases for _, end in lease.ends if lease.until is None]
-
-
-def _scale(times: Sequence[float]) -> list[tuple[float, float]]:
-    """Lay out recorded time: true to scale, but for silences that are cut short."""
-    known = sorted({0.0, *times})
-    scale = [(known[0], 0.0)]
-    for before, after in pairwise(known):
-        gap = after - before
-        scale.append((after, scale[-1][1] + (gap if gap <= LONG else SHORT)))
-    last, place = scale[-1]
-    pad = max(place * 0.06, 250.0)
-    return [*scale, (last + pad, place + pad)]
+def _states(moments: Sequence[Moment]) -> list[tuple[float, str]]:
+    return [
+        (moment.ms, "running" if moment.kind == "claimed" else str(moment.data["state"]))
+        for moment in moments
+        if moment.kind == "claimed" or "state" in moment.data
+    ]

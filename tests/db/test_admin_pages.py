@@ -14,7 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_relay import outcomes, transitions
-from django_relay.admin import history, timeline
+from django_relay.admin import attempts, history, jobpage
 from tests import lives
 
 SITE = "/admin/django_relay"
@@ -49,11 +49,16 @@ def addresses(*job_ids: int) -> list[str]:
 
 def test_no_page_takes_more_than_twelve_queries() -> None:
     made = lives.of_every_kind()
+    again = lives.failed(max_attempts=9)
+    transitions.requeue(connection, [again], actor="1 ada")
+    lives.end(lives.claim(again), outcomes.raised(lives.ERROR, delay=0.0))
+    transitions.promote(connection)
+    lives.claim(again)
     long = lives.long_lived(200)
     names = ("view_job", "view_event", "view_lease", "view_worker", "view_job_arguments")
     client = Client()
     client.force_login(lives.user("ada", *names, *lives.ACTIONS))
-    for address in [*addresses(*made.values(), long), f"/job/{long}/history/"]:
+    for address in [*addresses(*made.values(), again, long), f"/job/{long}/history/"]:
         with CaptureQueriesContext(connection) as seen:
             text(client, f"{address}" or "/")
         assert len(seen) <= MOST_QUERIES, address
@@ -69,38 +74,69 @@ def test_a_list_of_many_takes_no_more_queries_than_one_of_few(ada: Client) -> No
     assert counts[0] == counts[1]
 
 
+def story(page: Any) -> Any:
+    (told,) = page.replay["stories"]
+    return told
+
+
 def test_a_take_over_can_be_read_from_the_timeline(ada: Client) -> None:
-    page = shown(ada, lives.taken_over())
-    told = [
-        (line.lease, line.attempt, str(line.title), line.worker)
-        for line in page.timeline.tail
-        if line.event.kind != "enqueued"
-    ]
+    job_id = lives.taken_over()
+    page = shown(ada, job_id)
+    told = [(beat.title, beat.worker) for beat in story(page).beats]
     first, second = f"{lives.FIRST}/1", f"{lives.SECOND}/1"
     assert told == [
-        ("A", 1, "Claimed", first),
-        ("A", 1, "Taken back from its worker", first),
-        ("B", 1, "Claimed", second),
-        ("A", 1, "Late ending refused", first),
-        ("B", 1, "Failed, to be tried again", second),
-        ("", None, "Given another time", ""),
-        ("C", 2, "Claimed", f"{lives.SECOND}/3"),
-        ("C", 2, "Succeeded", f"{lives.SECOND}/3"),
+        ("Enqueued", ""),
+        ("Claimed under lease A", first),
+        ("Lease A runs out", ""),
+        ("Taken back from its worker", first),
+        ("Claimed under lease B", second),
+        ("Late ending refused", first),
+        ("Failed, to be tried again", second),
+        ("Given another time", ""),
+        ("Claimed under lease C", f"{lives.SECOND}/3"),
+        ("Succeeded under lease C", f"{lives.SECOND}/3"),
     ]
-    refused = page.timeline.tail[4]
+    refused, given = story(page).beats[5], story(page).beats[7]
     assert re.fullmatch(
-        r"the job had been taken back, .+ after its lease ended; it would have succeeded",
+        r"The job was no longer its own, its lease had been over for \S+ s; "
+        r"it would have succeeded\. Nothing changes\.",
         refused.note,
     )
-    assert page.timeline.tail[6].actor == "ada"
-    attempts = [(a.lease, a.attempt, str(a.outcome), a.took) for a in page.timeline.attempts]
-    assert attempts == [
-        ("A", 1, "Taken back from its worker", "31 s"),
-        ("B", 1, "Failed, to be tried again", "1.2 s"),
-        ("C", 2, "Succeeded", "400 ms"),
+    assert given.note == "Due at once; by ada"
+    html = text(ada, f"/job/{job_id}/change/")
+    for beat in story(page).beats:
+        assert f"{beat.title}</strong>" in html, "it is there to be read without the script"
+
+
+def test_the_attempts_tell_how_each_ended(ada: Client) -> None:
+    page = shown(ada, lives.taken_over())
+    told = [(a.lease, a.attempt, str(a.outcome)) for a in page.attempts.shown]
+    assert told == [
+        ("A", 1, "Taken back from its worker"),
+        ("B", 1, "Failed, to be tried again"),
+        ("C", 2, "Succeeded"),
     ]
-    assert page.timeline.attempts[0].refused == refused.note
+    lost, *ran = [attempt.took for attempt in page.attempts.shown]
+    assert lost.startswith("31"), "from the claim to the rescue"
+    assert ran == ["1.2 s", "400 ms"], "as their workers have told"
+    assert page.attempts.shown[0].refused.endswith("it would have succeeded. Nothing changes.")
+    assert page.attempts.shown[1].worker == f"{lives.SECOND}/1"
+    assert not page.attempts.earlier
     assert (page.job.attempt, page.job.trouble) == ("2 of 3", "lost once")
+
+
+def test_a_running_job_is_told_until_now_with_the_end_of_its_lease(ada: Client) -> None:
+    job_id = lives.running()
+    lives.age(job_id, timedelta(seconds=12))
+    page = shown(ada, job_id)
+    told = story(page)
+    (lease,) = told.leases
+    assert lease.until is None
+    assert lease.ends == [(lease.start, pytest.approx(lease.start + 30_000, abs=5_000))]
+    assert 12_000 < told.end < 30_000, "it ends now, before the lease does"
+    (attempt,) = page.attempts.shown
+    assert str(attempt.outcome) == "Running"
+    assert attempt.took.startswith("1")
 
 
 def test_an_error_is_told_with_its_traceback_folded(ada: Client) -> None:
@@ -110,6 +146,7 @@ def test_an_error_is_told_with_its_traceback_folded(ada: Client) -> None:
     assert "requests.exceptions.ConnectionError" in summary
     assert "Traceback (most recent call last)" in folded
     assert "Traceback" not in summary
+    assert "ConnectionError: api.example.com:443: the connection was refused" in page
 
 
 @pytest.mark.parametrize(
@@ -139,29 +176,37 @@ def test_a_long_history_is_shown_by_its_ends(ada: Client) -> None:
     with CaptureQueriesContext(connection) as seen:
         page = shown(ada, job_id)
     assert len(seen) <= MOST_QUERIES
-    told = page.timeline
-    assert (len(told.head), len(told.tail)) == (history.HEAD, history.TAIL)
-    assert told.between == f"more than {10_000 - history.HEAD - history.TAIL:,}"
-    assert [line.attempt for line in told.head[:5]] == [None, 1, 1, 2, 2]
-    assert told.tail[-1].attempt == 5000
-    assert len(told.attempts) == timeline.ATTEMPTS
-    tracebacks = [line for line in told.tail if line.traceback]
+    told, half = story(page), jobpage.EVENTS // 2
+    kinds = [beat.kind for beat in told.beats]
+    assert (kinds.index("gap"), len(kinds)) == (half, jobpage.EVENTS + 1)
+    assert page.replay["notes"] == [
+        f"Job {job_id} has more than 10,000 events; this page shows the first and the last {half}."
+    ]
+    assert [lease.letter for lease in told.leases][:2] == ["A", "B"]
+    assert told.leases[-1].letter == "GJH", "of claim 5,000"
+    assert all(lease.until is not None for lease in told.leases), "none is held through the gap"
+    assert [attempt.attempt for attempt in page.attempts.shown] == [*range(4981, 5001)]
+    assert page.attempts.earlier
+    tracebacks = [attempt for attempt in page.attempts.shown if attempt.traceback]
     assert len(tracebacks) == history.TRACEBACKS
-    assert tracebacks[-1] is told.tail[-1]
 
 
-def test_a_history_just_long_enough_is_shown_whole(ada: Client) -> None:
-    whole = history.HEAD + history.TAIL
-    assert shown(ada, lives.long_lived(whole - 1)).timeline.between == ""
-    assert shown(ada, lives.long_lived(whole)).timeline.between == "1"
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_history_just_long_enough_is_shown_whole(beyond: int, ada: Client) -> None:
+    events = jobpage.EVENTS + beyond
+    page = shown(ada, lives.long_lived(events - 1))
+    assert [f"has {events} events" in note for note in page.replay["notes"]] == [True][:beyond]
+    assert story(page).excerpt.left_out == beyond
+    assert page.attempts.earlier is True  # of its sixty it shows twenty
+    assert len(page.attempts.shown) == attempts.SHOWN
 
 
 def test_attempts_count_anew_after_a_requeue(ada: Client) -> None:
     job_id = lives.failed()
     transitions.requeue(connection, [job_id], actor="1 ada")
     lives.end(lives.claim(job_id), outcomes.succeeded("1"))
-    attempts = [(a.lease, a.attempt) for a in shown(ada, job_id).timeline.attempts]
-    assert attempts == [("A", 1), ("B", 1)]
+    told = [(a.lease, a.attempt) for a in shown(ada, job_id).attempts.shown]
+    assert told == [("A", 1), ("B", 1)]
 
 
 def test_arguments_and_results_are_for_those_who_may_see_them(ada: Client) -> None:
@@ -222,6 +267,7 @@ def test_no_page_has_anything_that_a_strict_policy_forbids(ada: Client) -> None:
     for address in addresses(*made.values()):
         page = text(ada, address or "/")
         own = page[page.index('id="content-main"') if address else 0 :]
+        own = re.sub(r'<script id="replay-data" type="application/json">', "", own)
         assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]* src=)", own)
         assert not re.search(r'(src|href)="(https?:)?//', own)
 

@@ -123,9 +123,8 @@ def test_two_accepted_outcomes_are_judged_so(stage: Stage, place: Place, tmp_pat
 
 
 def wishes(slots: tuple[int, ...] | None, processes: tuple[int, ...] | None) -> Wishes:
-    return Wishes(
-        jobs=1, slots=slots, processes=processes, submit="one", noop=False, backlog=0, finished=0
-    )
+    burst = {"submit": "one", "noop": False, "backlog": 0, "finished": 0, "repeat": 1}
+    return Wishes(jobs=1, slots=slots, processes=processes, **burst)  # type: ignore[arg-type]
 
 
 def test_configurations_of_a_burst_go_pair_by_pair() -> None:

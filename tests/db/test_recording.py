@@ -91,3 +91,58 @@ def test_marks_name_workers_as_the_events_do(stage: Stage) -> None:
 def test_a_job_that_is_not_there_cannot_be_recorded(stage: Stage) -> None:
     with pytest.raises(LookupError, match="none of the jobs"):
         recording.record(stage.db, [1_000_000])
+
+
+def test_a_long_history_is_read_by_its_ends(stage: Stage) -> None:
+    job_id = stage.enqueue()
+    for _ in range(3):
+        stage.settle(ending(stage.claim(), outcomes.released()))
+    whole = recording.record(stage.db, [job_id])
+    made = recording.record(stage.db, [job_id], most=4)
+    assert (len(whole.moments), whole.jobs[0].left_out) == (7, 0)
+    assert made.moments == (*whole.moments[:2], *whole.moments[-2:])
+    assert made.jobs[0].left_out == 3
+    assert [moment.lease for moment in made.moments] == [None, "A", "C", "C"]
+    assert recording.load(recording.dump(made)) == made
+    assert recording.record(stage.db, [job_id], most=8) == whole
+
+
+def test_more_events_than_are_counted_are_more_than_that(stage: Stage) -> None:
+    job_id = stage.enqueue()
+    stage.db.execute(
+        "INSERT INTO django_relay_event (job_id, kind, at) SELECT %s, 'moved', clock_timestamp() "
+        "FROM generate_series(1, 12000)",
+        [job_id],
+    )
+    made = recording.record(stage.db, [job_id], most=10)
+    assert made.jobs[0].left_out == recording.COUNTED + 1 - 10
+
+
+def test_workers_keep_their_names_only_where_that_is_asked_for(stage: Stage) -> None:
+    job_id, _ = crashed(stage)
+    made = recording.record(stage.db, [job_id], hosts=True)
+    assert {moment.worker for moment in made.moments if moment.worker} == {
+        "secret-host-1-abc/1",
+        "secret-host-2-def/3",
+    }
+
+
+@pytest.mark.parametrize("at", ["infinity", "-infinity", "294276-12-31"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        "[]",
+        '"text"',
+        "null",
+        '{"run_after": "2020-13-77", "expired_at": 7, "error": "text"}',
+        '{"run_after": "infinity", "expired_at": "10000-01-01"}',
+        '{"n": ' + "9" * 5000 + "}",
+        '{"long": "' + "x" * 30_000 + '"}',
+    ],
+)
+def test_whatever_stands_in_an_event_it_can_be_recorded(stage: Stage, data: str, at: str) -> None:
+    job_id, _ = crashed(stage)
+    stage.db.execute("UPDATE django_relay_event SET at = %s, data = %s", [at, data])
+    made = recording.record(stage.db, [job_id])
+    assert len(made.moments) == 6
+    assert recording.load(recording.dump(made)) == made

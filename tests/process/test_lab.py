@@ -138,6 +138,18 @@ def test_a_frozen_worker_is_refused_everything_when_it_wakes(lab: Lab, tmp_path:
     assert whats == ["SIGSTOP", "SIGCONT", "SIGTERM"]
 
 
+def test_a_frozen_worker_can_be_woken_again_and_again(lab: Lab, tmp_path: Path) -> None:
+    record = tmp_path / "zombie.json"
+    figures = lab.figures("zombie", "--repeat", "2", "--record", str(record))
+    assert figures["repeats"] == 2
+    assert figures["refused"] == ["release", "release", "retry", "retry", "succeed", "succeed"]
+    assert figures["accepted"] == figures["renewals_answered_gone"] == figures["jobs"] == 6
+    assert figures["nothing_changed"] is True
+    made = recording.load(record.read_text())
+    assert len(made.jobs) == 3, "one run is recorded"
+    assert made.settings["repeat"] == 2
+
+
 def test_a_burst_is_measured_beside_its_ceiling(lab: Lab, tmp_path: Path) -> None:
     html = tmp_path / "burst.html"
     figures = lab.figures(
@@ -155,6 +167,18 @@ def test_a_burst_is_measured_beside_its_ceiling(lab: Lab, tmp_path: Path) -> Non
             assert 0 <= ranks["p50"] <= ranks["p95"] <= ranks["p99"]
     assert "More execution slots" in html.read_text()
     assert lab.jobs_left() == 0
+
+
+def test_a_burst_can_be_repeated_for_medians(lab: Lab, tmp_path: Path) -> None:
+    html = tmp_path / "burst.html"
+    few = ["--jobs", "20", "--slots", "1,2", "--noop", "--html", str(html)]
+    rows = lab.figures("burst", "--repeat", "3", *few)["configurations"]
+    assert [row["slots"] for row in rows] == [1, 2]
+    for row in rows:
+        assert row["repeats"] == len(row["runs"]) == 3
+        assert row["jobs_per_second"] == sorted(row["runs"])[1] == row["distribution"]["p50"]
+        assert row["done"] == row["jobs"] == 20
+    assert "Medians of 3 local trials each." in html.read_text()
 
 
 def test_a_burst_may_find_a_backlog_and_old_rows(lab: Lab) -> None:
@@ -178,6 +202,16 @@ def test_terminated_sessions_lose_nothing(lab: Lab) -> None:
     assert set(figures["resumed_seconds"]) == {"sessions"}, "no server was the lab's to restart"
     assert figures["lost"] == 0
     assert figures["accepted_outcomes_per_job"] == {"1": figures["jobs"]}
+
+
+def test_sessions_can_be_terminated_again_and_again(lab: Lab) -> None:
+    figures = lab.figures("restart", "--repeat", "2", "--jobs", "40", "--lease", "2")
+    assert figures["repeats"] == 2
+    assert figures["accepted"] >= 80
+    assert figures["accepted_outcomes_per_job"] == {"1": figures["jobs"]}
+    both = [run["sessions"] for run in figures["runs"]]
+    assert figures["resumed_seconds"] == {"sessions": min(both)}, "the lower of two is their median"
+    assert figures["distribution"]["sessions"]["max"] == max(both)
 
 
 def test_a_restarted_server_loses_nothing(lab_with_server: Lab) -> None:

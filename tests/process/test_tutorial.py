@@ -236,7 +236,7 @@ def test_a_newcomer_who_does_what_the_tutorial_says_sees_what_it_says(newcomer: 
     assert "Hello, Ada!" in shown
     page = next(each for each in newcomer.printed if "Timeline" in each)
     told = re.findall(r"^- \*\*([\w ]+)", TUTORIAL.read_text(), re.MULTILINE)
-    assert len(told) == 5
+    assert len(told) == 6
     assert re.search(".*".join(told), page, re.DOTALL), "the page says what the tutorial says"
     timeline = [line.split()[2] for line in newcomer.printed[-1].splitlines() if " s  " in line]
     shown_there = blocks(TUTORIAL, "text")[-1].text.splitlines()

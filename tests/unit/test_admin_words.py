@@ -8,6 +8,7 @@ import pytest
 
 from django_relay.admin import counts, values, words
 from django_relay.admin.readonly import key_of
+from django_relay.replay import wording
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -71,14 +72,14 @@ def test_a_lease_is_named_by_the_claim_it_came_with(claim: int | None, letter: s
     [(None, ""), ("", ""), ("\n\n  first \nsecond", "first"), ("x" * 300, "x" * 199 + "…")],
 )
 def test_of_an_error_the_first_line_is_shown(text: str | None, line: str) -> None:
-    assert words.first_line(text) == line
+    assert wording.first_line(text) == line
 
 
 @pytest.mark.parametrize(
     ("name", "said"), [("17 ada", "ada"), ("a cron job", "a cron job"), (None, ""), ("17", "17")]
 )
 def test_of_an_actor_the_name_is_shown(name: str | None, said: str) -> None:
-    assert words.actor(name) == said
+    assert wording.actor(name) == said
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_leases_have_letters_that_do_not_end_at_z() -> None:
 def test_the_page_tells_the_whole_story_without_its_script() -> None:
     told = text_of(replay.self_contained(CRASH))
     story = (
-        "Accepted", "Claimed under lease A", "SIGKILL to the whole worker", "Lease A runs out",
+        "Enqueued", "Claimed under lease A", "SIGKILL to the whole worker", "Lease A runs out",
         "Taken back from its worker", "Claimed under lease B", "Succeeded under lease B",
         "Late ending refused",
     )  # fmt: skip
@@ -159,7 +159,7 @@ def test_what_a_recording_says_cannot_become_markup() -> None:
 
 def test_one_event_is_a_page() -> None:
     page = replay.self_contained(replace(CRASH, moments=CRASH.moments[:1], sights=(), marks=()))
-    assert "Accepted" in text_of(page)
+    assert "Enqueued" in text_of(page)
 
 
 def test_a_recording_without_jobs_says_so() -> None:

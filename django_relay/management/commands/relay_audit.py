@@ -1,4 +1,8 @@
-"""Audit a live database: ``manage.py relay_audit``. Exit code 1 when something is wrong."""
+"""Audit a live database: ``manage.py relay_audit``.
+
+Exit code 1 when something is wrong, 2 when it cannot look, and 3 when no job was there to look at
+although some were asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,17 @@ import sys
 from datetime import datetime
 from typing import Any
 
+import psycopg
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
 from django_relay import compat
 from django_relay.audit import Audit, Finding
 from django_relay.backend import RelayBackend
-from django_relay.connection import Bookkeeping
+from django_relay.connection import NOT_MIGRATED, Bookkeeping
+
+WRONG, BLIND, NOTHING = 1, 2, 3
 
 
 class Command(BaseCommand):
@@ -30,41 +38,69 @@ class Command(BaseCommand):
         parser.add_argument("--format", choices=["text", "json"], default="text")
 
     def handle(self, *args: Any, **flags: Any) -> None:
-        """Print what is wrong and exit with 1, or say that nothing is."""
-        try:
-            backend = compat.task_backends[flags["backend"]]
-        except compat.InvalidTaskBackend as error:
-            raise CommandError(f"--backend {flags['backend']}: {error}") from None
-        if not isinstance(backend, RelayBackend):
-            raise CommandError(f"--backend {flags['backend']}: TASKS has no RelayBackend there.")
+        """Print what is wrong, or say that nothing is, and exit with a code that says so."""
         as_json = flags["format"] == "json"
-        pooled = backend.relay_options.pooled
-        connection = Bookkeeping(backend.database, pooled=pooled, patience=30.0, name="audit")
-        audit = Audit(connection, since=_since(flags["since"]), queue=flags["queue"])
-        if not as_json and self.stderr.isatty():
-            audit.progress = self._show
+        try:
+            audit = _audit(flags)
+            if not as_json and self.stderr.isatty():
+                audit.progress = self._show
+            findings = self._run(audit, tell=not as_json)
+        except (psycopg.Error, ImproperlyConfigured) as error:
+            raise _cannot_look(_why(error)) from None
+        asked = [f"--{name} {flags[name]}" for name in ("queue", "since") if flags[name]]
+        nothing = bool(asked) and not audit.jobs and not findings
+        if as_json:
+            self.stdout.write(_document(audit, findings))
+        elif nothing:
+            self.stdout.write(f"No job found with {' '.join(asked)}: nothing was looked at.")
+        else:
+            found = f"{len(findings)} findings" if findings else "all in order"
+            self.stdout.write(f"{audit.jobs} jobs with {audit.events} events: {found}")
+        if findings or nothing:
+            sys.exit(WRONG if findings else NOTHING)
+
+    def _run(self, audit: Audit, *, tell: bool) -> list[Finding]:
         findings = []
         try:
             for finding in audit:
                 findings.append(finding)
-                if not as_json:
+                if tell:
                     self.stdout.write(f"job {finding.job_id} {finding.problem}")
         finally:
-            connection.close()
-        if as_json:
-            self.stdout.write(_document(audit, findings))
-        else:
-            self.stdout.write(
-                f"{audit.jobs} jobs with {audit.events} events: "
-                + (f"{len(findings)} findings" if findings else "all in order")
-            )
-        if findings:
-            sys.exit(1)
+            audit.connection.close()
+        return findings
 
     def _show(self, jobs: int, total: int) -> None:
         share = jobs / max(total, 1)
         bar = "#" * round(40 * share)
         self.stderr.write(f"\r[{bar:40}] {jobs} of {total} jobs ", str, ending="")
+
+
+def _audit(flags: dict[str, Any]) -> Audit:
+    """Make the audit that is asked for; raise CommandError where the flags do not allow one."""
+    try:
+        backend = compat.task_backends[flags["backend"]]
+    except compat.InvalidTaskBackend as error:
+        raise _cannot_look(f"--backend {flags['backend']}: {error}") from None
+    if not isinstance(backend, RelayBackend):
+        raise _cannot_look(f"--backend {flags['backend']}: TASKS has no RelayBackend there.")
+    pooled = backend.relay_options.pooled
+    connection = Bookkeeping(backend.database, pooled=pooled, patience=30.0, name="audit")
+    return Audit(connection, since=_since(flags["since"]), queue=flags["queue"])
+
+
+def _cannot_look(why: str) -> CommandError:
+    return CommandError(why, returncode=BLIND)
+
+
+def _why(error: Exception) -> str:
+    """Say in one line why the database cannot be read."""
+    if isinstance(error, NOT_MIGRATED):
+        return "The tables of django_relay are not there: run migrate first."
+    said = " ".join(str(error).split())
+    if isinstance(error, psycopg.OperationalError):
+        return f"The database does not answer: {said}"
+    return f"The database cannot be audited: {said}"
 
 
 def _since(text: str | None) -> datetime | None:
@@ -73,7 +109,7 @@ def _since(text: str | None) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise CommandError(
+        raise _cannot_look(
             f"--since {text}: write a date or time as 2030-01-31T08:00+00:00."
         ) from None
     return moment if moment.tzinfo else timezone.make_aware(moment)

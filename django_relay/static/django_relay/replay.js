@@ -1,6 +1,7 @@
 /* Plays a recording: draws one job's lanes and leases as they were at a time, and moves that time.
    What is drawn was reckoned on the server (django_relay/replay/story.py) and lies in the page as
-   JSON. Without this script the page is a list of what happened. No dependencies, no build. */
+   JSON, with the words that are said here. Without this script the page is a list of what happened.
+   No dependencies, no build. */
 (() => {
   "use strict";
   const NS = "http://www.w3.org/2000/svg";
@@ -17,6 +18,12 @@
   };
   const FINAL = { succeeded: "successful", failed: "failed", cancelled: "cancelled" };
   const BACK = new Set(["rescued", "released", "retried", "snoozed"]);
+  let words = {};
+
+  /* What the page's words say by this name, with the values filled in. */
+  function say(name, values = {}) {
+    return words[name].replace(/%\((\w+)\)s/g, (_, key) => values[key]);
+  }
 
   function make(name, attributes, parent, text) {
     const node = document.createElementNS(NS, name);
@@ -27,11 +34,18 @@
   }
 
   function clock(ms) {
-    const seconds = ms / 1000;
-    if (Math.abs(seconds) < 120) return `${seconds.toFixed(3)} s`;
-    const whole = Math.round(seconds), minutes = Math.floor(whole / 60);
-    if (minutes < 120) return `${minutes} min ${String(whole % 60).padStart(2, "0")} s`;
-    return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, "0")} min`;
+    const seconds = ms / 1000, two = (n) => String(n).padStart(2, "0");
+    if (Math.abs(seconds) < 120) return say("seconds", { n: seconds.toFixed(3) });
+    const whole = Math.round(seconds), minutes = Math.floor(whole / 60), hours = Math.floor(minutes / 60);
+    if (minutes < 120) return say("minutes", { n: minutes, m: two(whole - 60 * minutes) });
+    if (hours < 48) return say("hours", { n: hours, m: two(minutes - 60 * hours) });
+    return say("days", { n: Math.floor(hours / 24), m: hours - 24 * Math.floor(hours / 24) });
+  }
+
+  /* A name that fits: what tells names apart stands at their ends. */
+  function shortened(name, room) {
+    const half = (room - 1) / 2;
+    return name.length <= room ? name : `${name.slice(0, Math.floor(half))}…${name.slice(-Math.ceil(half))}`;
   }
 
   /* The index of the last row whose first entry is not above the value, or -1. */
@@ -53,11 +67,11 @@
 
   /* A job's story with names in place of columns. */
   function read(raw) {
-    const beats = raw.beats.map(([ms, kind, tone, title, note, lease, lane, time]) =>
-      ({ ms, kind, tone, title, note, lease, lane, time }));
-    const leases = raw.leases.map(([letter, lane, start, until, ended, silent, ends]) =>
-      ({ letter, lane, start, until, ended, silent, ends }));
-    return { ...raw, beats, leases, length: raw.scale.at(-1)[1], end: raw.scale.at(-1)[0] };
+    const beats = raw.beats.map(([ms, kind, tone, title, note, lease, lane]) =>
+      ({ ms, kind, tone, title, note, lease, lane }));
+    const leases = raw.leases.map(([letter, hue, lane, start, until, ended, silent, ends]) =>
+      ({ letter, hue, lane, start, until, ended, silent, ends }));
+    return { ...raw, beats, leases, length: raw.scale.at(-1)[1], reach: between(raw.scale, raw.end, 0, 1) };
   }
 
   /* The end that a lease had at a time, as far as it was seen. */
@@ -81,14 +95,14 @@
       this.left = this.narrow ? 8 : Math.min(24 + longest * 7.4, 200);
       this.right = this.width - (this.narrow ? 10 : 18);
       const label = this.narrow ? 18 : 0, height = this.narrow ? 48 : 72;
-      const rows = ["In the queue", ...story.lanes];
+      const rows = [say("queue"), ...story.lanes];
       this.rows = rows.map((name, place) => ({ name, y: 30 + place * (height + label) + label, height }));
       this.bottom = this.rows.at(-1).y + height;
       this.height = this.bottom + 30;
       this.painters = [];
       this.svg = make("svg", {
         viewBox: `0 0 ${this.width} ${this.height}`, class: "replay-svg", role: "img",
-        "aria-label": `Lanes of ${story.lanes.length} workers with the leases of job ${story.id}. The list tells the same.`,
+        "aria-label": say("lanes", { n: story.lanes.length, job: story.id }),
       });
       this.grounds();
       this.waits();
@@ -115,7 +129,9 @@
       this.rows.forEach((row, place) => {
         make("rect", { x: this.left, y: row.y + 4, width: this.right - this.left, height: row.height - 8, rx: 4, class: place ? "replay-lane" : "replay-lane replay-queue" }, this.svg);
         const text = { class: "replay-lane-name", x: this.narrow ? this.left : 0, y: this.narrow ? row.y - 2 : row.y + row.height / 2 + 4 };
-        make("text", text, this.svg, row.name);
+        const room = Math.floor((this.narrow ? this.right - this.left : this.left - 10) / 7);
+        const name = make("text", text, this.svg, shortened(row.name, room));
+        if (row.name.length > room) make("title", {}, name, row.name);
       });
       this.axis();
     }
@@ -126,15 +142,16 @@
       const room = this.narrow ? 58 : 84, wanted = Math.max(2, Math.floor((this.right - this.left) / room));
       const steps = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 30000, 60000];
       const step = steps.find((each) => this.story.length / each <= wanted) ?? this.story.length / wanted;
+      const cut = scale.some((pair, n) => n && pair[0] - scale[n - 1][0] > 1.01 * (pair[1] - scale[n - 1][1]));
       let drawn = -Infinity;
       for (let place = 0; place <= this.story.length; place += step) {
         const ms = between(scale, place, 1, 0), at = this.left + (place / this.story.length) * (this.right - this.left);
-        if (at - drawn < room * 0.7) continue;
-        drawn = at;
+        const told = cut || step % 100 ? clock(ms) : say("seconds", { n: ms / 1000 }), width = told.length * 6;
+        const anchor = at > this.right - width / 2 ? "end" : at < this.left + width / 2 ? "start" : "middle";
+        const start = at - { start: 0, middle: width / 2, end: width }[anchor];
+        if (start < drawn + 8) continue;
+        drawn = start + width;
         make("line", { x1: at, x2: at, y1: this.bottom + 4, y2: this.bottom + 9, class: "replay-axis" }, this.svg);
-        const anchor = at > this.right - 24 ? "end" : at < this.left + 14 ? "start" : "middle";
-        const cut = scale.some((pair, n) => n && pair[0] - scale[n - 1][0] > 1.01 * (pair[1] - scale[n - 1][1]));
-        const told = cut || step % 100 ? clock(ms) : `${ms / 1000} s`;
         make("text", { x: at, y: this.bottom + 22, "text-anchor": anchor, class: "replay-tick" }, this.svg, told);
       }
       scale.forEach((pair, n) => {
@@ -169,19 +186,23 @@
     }
 
     lease(lease) {
-      const { start, until, silent, letter } = lease;
+      const { start, until, silent, letter, hue } = lease;
       this.move(start, lease.lane, "taken");
       if (BACK.has(lease.ended)) this.move(until, lease.lane, "back");
       const y = this.middle(lease.lane + 1) - 15, x = this.x(start);
-      const group = make("g", { class: "replay-lease", "data-lease": hue(letter) }, this.svg);
+      const group = make("g", { class: "replay-lease", "data-lease": hue }, this.svg);
       const promise = make("rect", { y, height: 30, rx: 4, class: "replay-promise" }, group);
       const held = make("rect", { x, y, height: 30, rx: 4, class: "replay-held" }, group);
       const quiet = make("rect", { y, height: 30, class: "replay-silent" }, group);
       const flag = make("path", { class: "replay-flag" }, group);
       const told = make("text", { y: y - 5, class: "replay-until" }, group);
       const renewals = lease.ends.slice(1).map(([seen]) => ({ seen, line: make("path", { d: `M${this.x(seen)} ${y + 21}v6`, class: "replay-renewal" }, group) }));
-      make("rect", { x: x + 4, y: y + 5, width: 20, height: 20, rx: 4, class: "replay-badge" }, group);
-      make("text", { x: x + 14, y: y + 20, "text-anchor": "middle", class: "replay-badge-letter" }, group, letter);
+      const next = this.story.leases.find((each) => each.lane === lease.lane && each.start > start);
+      const wide = 11 + 9 * letter.length;
+      if (!next || this.x(next.start) > x + wide + 8) {
+        make("rect", { x: x + 4, y: y + 5, width: wide, height: 20, rx: 4, class: "replay-badge" }, group);
+        make("text", { x: x + 4 + wide / 2, y: y + 20, "text-anchor": "middle", class: "replay-badge-letter" }, group, letter);
+      }
       this.painters.push((ms) => {
         group.toggleAttribute("hidden", ms < start);
         if (ms < start) return;
@@ -204,7 +225,7 @@
         const over = end <= ms;
         told.setAttribute("x", Math.min(over ? at - 4 : at, this.right - 2));
         told.setAttribute("text-anchor", over || at > this.right - 70 ? "end" : "middle");
-        told.textContent = over ? "run out" : `until ${clock(end)}`;
+        told.textContent = over ? say("over") : say("until", { time: clock(end) });
       });
     }
 
@@ -220,9 +241,9 @@
       make("circle", { r: 12, class: "replay-sign-ground" }, group);
       make("path", { d: shape, class: "replay-sign-shape" }, group);
       if (beat.kind.startsWith("sig") || beat.kind === "refused") {
-        const words = beat.kind === "refused" ? `${beat.lease ?? ""} refused` : beat.kind.toUpperCase();
+        const name = beat.kind === "refused" ? say("refused", { lease: beat.lease ?? "" }) : beat.kind.toUpperCase();
         const anchor = x > this.right - 40 ? "end" : "middle";
-        make("text", { y: 26, x: anchor === "end" ? 12 : 0, "text-anchor": anchor, class: "replay-sign-name" }, group, words);
+        make("text", { y: 26, x: anchor === "end" ? 12 : 0, "text-anchor": anchor, class: "replay-sign-name" }, group, name);
       }
       this.painters.push((ms) => group.toggleAttribute("hidden", ms < beat.ms));
       if (FINAL[beat.kind]) this.outcome(beat, x);
@@ -258,10 +279,6 @@
     paint(ms) {
       for (const paint of this.painters) paint(ms);
     }
-  }
-
-  function hue(letter) {
-    return String.fromCharCode(65 + ((letter.charCodeAt(letter.length - 1) - 65) % 6));
   }
 
   class Player {
@@ -327,7 +344,7 @@
       this.lists.forEach((list, place) => { list.hidden = place !== number; });
       this.list = this.lists[number];
       this.lines = [...this.list.querySelectorAll("li")];
-      this.parts.scrub.max = Math.round(this.story.length);
+      this.parts.scrub.max = Math.round(this.story.reach);
       this.stage = new Stage(this.parts.stage, this.story);
       this.at = -1;
       // The whole story at first, and the list from its top; play begins it anew.
@@ -346,8 +363,9 @@
         if (!this.playing) return;
         place += (now - before) * Number(this.parts.speed.value);
         before = now;
-        this.go(between(this.story.scale, place, 1, 0));
-        if (place >= this.story.length) this.pause(); else this.frame = requestAnimationFrame(frame);
+        const over = place >= this.story.reach;
+        this.go(over ? this.story.end : between(this.story.scale, place, 1, 0));
+        if (over) this.pause(); else this.frame = requestAnimationFrame(frame);
       };
       this.frame = requestAnimationFrame(frame);
     }
@@ -372,7 +390,7 @@
 
     shown() {
       this.parts.play.classList.toggle("replay-playing", this.playing);
-      this.parts.play.querySelector("span").textContent = this.playing ? "Pause" : "Play";
+      this.parts.play.querySelector("span").textContent = say(this.playing ? "pause" : "play");
     }
 
     stepTo(place) {
@@ -385,7 +403,7 @@
 
     go(ms, place) {
       this.ms = ms;
-      const at = place ?? last(this.story.beats.map((beat) => [beat.ms]), ms);
+      const at = place ?? last(this.story.beats, ms, "ms");
       this.stage.paint(ms);
       const { scrub } = this.parts, beat = this.story.beats[at];
       scrub.value = Math.round(between(this.story.scale, ms, 0, 1));
@@ -399,23 +417,22 @@
       const lease = this.story.leases.find((each) => each.start <= ms && (each.until === null || ms < each.until));
       const { owner, state } = this.parts, at = last(this.story.states, ms);
       state.textContent = at < 0 ? "" : this.story.states[at][1];
-      let said = "nobody";
+      let how = "nobody";
       if (lease) {
         const end = promised(lease, ms);
-        said = `token = ${lease.letter} · `;
-        if (end !== null && ms >= end) said += "lease has run out";
-        else if (lease.silent !== null && ms >= lease.silent) said += "lease is valid, nobody renews it";
-        else said += "lease is valid";
+        if (end !== null && ms >= end) how = "expired";
+        else how = lease.silent !== null && ms >= lease.silent ? "silent" : "valid";
       }
+      const said = say(how, { lease: lease?.letter });
       if (owner.textContent !== said) owner.textContent = said;
-      owner.dataset.lease = lease ? hue(lease.letter) : "";
+      owner.dataset.lease = lease?.hue ?? "";
     }
 
     arrive(at, beat) {
       this.lines[this.at]?.firstElementChild.removeAttribute("aria-current");
       this.lines.forEach((line, place) => line.classList.toggle("replay-ahead", place > at));
       this.at = at;
-      this.parts.caption.textContent = beat ? `${beat.title}. ${beat.note}${!beat.note || beat.note.endsWith(".") ? "" : "."}` : "Not enqueued yet.";
+      this.parts.caption.textContent = beat ? `${beat.title}. ${beat.note}${!beat.note || beat.note.endsWith(".") ? "" : "."}` : say("before");
       const line = this.lines[at];
       if (!line) return;
       line.firstElementChild.setAttribute("aria-current", "step");
@@ -427,11 +444,11 @@
 
   for (const root of document.querySelectorAll("[data-replay]")) {
     try {
-      const stories = JSON.parse(root.querySelector("#replay-data").textContent);
-      if (stories.length) new Player(root, stories);
+      const data = JSON.parse(root.querySelector("#replay-data").textContent);
+      words = data.words;
+      if (data.stories.length) new Player(root, data.stories);
     } catch (error) {
       const trouble = root.querySelector("[data-replay-trouble]");
-      trouble.textContent = "This recording cannot be played here; the list below tells what happened.";
       trouble.hidden = false;
       root.querySelector("[data-replay-player]").hidden = true;
     }

@@ -94,7 +94,12 @@ class Command(BaseCommand):
         add("--jobs", type=_number(int, 1), default=3000, help="default: %(default)s")
         add("--slots", type=_numbers, help="slots of each process, as 1,4,4")
         add("--processes", type=_numbers, help="processes, one for each of --slots, as 1,1,3")
-        add("--submit", choices=["one", "bulk"], default="one", help="a commit a job, or one")
+        add(
+            "--submit",
+            choices=["one", "bulk"],
+            default="one",
+            help="a commit a job, or one a thousand",
+        )
         add("--noop", action="store_true", help="jobs that do nothing")
         add("--backlog", type=_number(int, 0), default=0, help="waiting jobs of another queue")
         add("--finished", type=_number(int, 0), default=0, help="finished jobs already there")
