@@ -15,10 +15,25 @@ from django.db import models
 from django.db.models import F, Func, Q
 from django.utils.translation import gettext_lazy as _
 
+from . import storable
 from .states import COUNTER_LIMIT, FINAL, State
 
 
-class JsonText(models.JSONField):
+class Json(models.JSONField):
+    """JSON that can always be read: what Python cannot decode, as its text.
+
+    No transition writes such a value. To migrations it is an ordinary JSONField.
+    """
+
+    def deconstruct(self) -> tuple[str, str, Any, Any]:
+        name, path, args, kwargs = super().deconstruct()
+        return name, "django.db.models.JSONField" if type(self) is Json else path, args, kwargs
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        return storable.reading(value) if isinstance(value, str) else value
+
+
+class JsonText(Json):
     """A value kept as PostgreSQL ``json``: exactly the text that was sent.
 
     ``jsonb`` would turn 1e308 and 1e16 into integers and lose the sign of -0.0.
@@ -31,7 +46,7 @@ class JsonText(models.JSONField):
         return f"{sql}::text", params
 
 
-class Moment(models.DateTimeField):
+class Moment(models.DateTimeField):  # type: ignore[type-arg]  # generic for the checker alone
     """A time that can always be read: from outside Python's calendar, as the nearest day inside.
 
     No transition writes such a time and most columns have a check against them; but one row from
@@ -104,7 +119,7 @@ class Job(models.Model):
     unique_scope = models.CharField(max_length=16, null=True)  # noqa: DJ001
     limit_key = models.CharField(max_length=255, null=True)  # noqa: DJ001
     limit_n = models.IntegerField(null=True)
-    metadata = models.JSONField(null=True)
+    metadata = Json(null=True)
     result = JsonText(null=True)
     enqueued_at = Moment()
     started_at = Moment(null=True)
@@ -263,7 +278,7 @@ class Event(models.Model):
     token = models.UUIDField(null=True)
     worker = models.CharField(max_length=150, null=True)  # noqa: DJ001 - null: no worker's doing
     actor = models.CharField(max_length=150, null=True)  # noqa: DJ001 - null: nobody's wish
-    data = models.JSONField(null=True)
+    data = Json(null=True)
 
     objects = ReadOnlyQuerySet.as_manager()
 
@@ -283,7 +298,7 @@ class Worker(models.Model):
     """One ``relay_worker`` process and when it was last seen. Never used to judge a lease."""
 
     id = models.CharField(primary_key=True, max_length=120)
-    queues = models.JSONField(null=True)
+    queues = Json(null=True)
     processes = models.IntegerField()
     slots = models.IntegerField()
     version = models.CharField(max_length=40)

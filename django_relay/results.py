@@ -19,6 +19,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from . import storable
 from .compat import Task, TaskError, TaskResult, TaskResultStatus
 from .exceptions import JobCancelled, TaskNotFound
 from .models import Event, Job
@@ -113,8 +114,8 @@ def running(
         started_at=_shown(job.started_at) or claimed_at,
         finished_at=None,
         last_attempted_at=claimed_at,
-        args=json.loads(job.args),
-        kwargs=json.loads(job.kwargs),
+        args=storable.reading(job.args),
+        kwargs=storable.reading(job.kwargs),
         backend=backend,
         errors=[],
         worker_ids=[*past, worker],
@@ -171,7 +172,7 @@ def read(
     result: TaskResult[..., Any] = TaskResult(
         task=_task(job, backend, options),
         id=str(job.pk),
-        status=STATUS[job.state],
+        status=STATUS.get(job.state, TaskResultStatus.READY),  # unknown: a newer release's
         enqueued_at=job.enqueued_at,
         finished_at=job.finished_at,
         **_times(job),
@@ -228,9 +229,10 @@ def _errors(database: str, job: Job, recent: Iterable[_Recent]) -> list[TaskErro
         return []
     errors = []
     for event in Event.objects.using(database).filter(pk__in=ids).order_by("pk"):
-        error = (event.data or {}).get("error")
+        data = event.data if isinstance(event.data, dict) else {}
+        error = said if isinstance(said := data.get("error"), dict) else {}
         cancelled = event.kind == EventKind.CANCELLED
-        errors.append(_cancelled(event.actor, error) if cancelled else _error(error or {}))
+        errors.append(_cancelled(event.actor, error) if cancelled else _error(error))
     return errors
 
 

@@ -59,6 +59,29 @@ def result(value: Any) -> str:
         raise Unstorable(f"The task's return value cannot be stored as JSON. {said}") from None
 
 
+def reading(value: str) -> Any:
+    """Decode JSON text; give back the text where Python cannot bear it: too deep, too many digits.
+
+    Nothing that was encoded here is so; somebody's own SQL may be.
+    """
+    try:
+        decoded = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    level = [decoded]
+    for _ in range(MAX_DEPTH + 2):  # the arguments' own list, and what the deepest holds
+        level = [each for held in level for each in _members(held)]
+        if not level:
+            return decoded
+    return value
+
+
+def _members(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
 def error(exc: BaseException) -> dict[str, str]:
     """Describe an exception as ``class``, ``message`` and ``traceback``; never raises.
 
@@ -81,7 +104,7 @@ def error(exc: BaseException) -> dict[str, str]:
 def text(exc: BaseException) -> str:
     """Tell what an exception says, in text that PostgreSQL accepts; never raises."""
     try:
-        return _shortened(clean(str(exc)), MAX_MESSAGE)
+        return _told([str(exc)], MAX_MESSAGE)
     except BaseException as failure:  # __str__ may raise anything, also SystemExit
         return f"<no text: its __str__ raised {_shortened(_path(type(failure)), MAX_CLASS)}>"
 
@@ -255,6 +278,16 @@ def _is_importable(cls: type) -> bool:
         return False
 
 
+def _told(pieces: Iterable[str], size: int) -> str:
+    """Put pieces together and clean them, and never hold much more than is kept of them."""
+    text = ""
+    for piece in pieces:
+        text += piece
+        if len(text) > 4 * size:
+            text = text[:size] + text[-size:]
+    return _shortened(clean(text), size)
+
+
 def _shortened(value: str, size: int) -> str:
     """Cut the middle out: the beginning tells where, the end tells what."""
     if len(value) <= size:
@@ -266,7 +299,21 @@ def _shortened(value: str, size: int) -> str:
 
 def _traceback(exc: BaseException) -> str:
     try:
-        lines = traceback.format_exception(exc)
-        return _shortened(clean("".join(lines)), MAX_TRACEBACK)
-    except BaseException as failure:  # a loader, a __cause__ or a __str__ of the handler's making
-        return f"<no traceback: formatting it raised {_shortened(_path(type(failure)), MAX_CLASS)}>"
+        lines = traceback.TracebackException(type(exc), exc, exc.__traceback__, compact=True)
+        return _told(lines.format(), MAX_TRACEBACK)
+    except BaseException as failure:  # a loader, a source line, a __str__ of the handler's making
+        return _frames(exc, type(failure))
+
+
+def _frames(exc: BaseException, failure: type[BaseException]) -> str:
+    """Tell where an exception was raised, by its frames alone."""
+    why = _shortened(_path(failure), MAX_CLASS)
+    pieces = [f"<no source lines: formatting them raised {why}>\n"]
+    try:
+        for frame, line in traceback.walk_tb(exc.__traceback__):
+            code = frame.f_code
+            pieces.append(f'  File "{code.co_filename}", line {line}, in {code.co_name}\n')
+        pieces.append(f"{_path(type(exc))}: {text(exc)}\n")
+        return _told(pieces, MAX_TRACEBACK)
+    except BaseException:  # what it says of itself may be anything
+        return pieces[0]

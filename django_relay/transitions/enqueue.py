@@ -1,4 +1,7 @@
-"""Accept a job: its row and its first event in one statement, in the caller's own transaction."""
+"""Accept jobs: the row and its first event in one statement, in the caller's own transaction.
+
+One at a time, or many calls of one task together.
+"""
 
 from __future__ import annotations
 

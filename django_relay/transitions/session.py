@@ -40,6 +40,7 @@ def bound(connection: Session, *, prepare: bool = False) -> Iterator[Any]:
         with connection.cursor() as cursor:
             yield cursor
         return
+    connection.close_if_health_check_failed()  # here, not under the cursor
     connection.ensure_connection()
     raw: Any = connection.connection
     given = raw.cursor_factory, raw.prepare_threshold

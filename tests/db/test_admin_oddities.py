@@ -12,6 +12,7 @@ from django.db import connection
 from django.test import Client
 
 from django_relay import outcomes, transitions
+from django_relay.replay import wording
 from tests import lives
 
 SITE = "/admin/django_relay"
@@ -123,17 +124,21 @@ def test_an_odd_row_opens_and_keeps_no_other_from_opening(odd: str, life: str, a
         '{"deep": ' + "[" * 900 + "]" * 900 + "}",
     ],
 )
-def test_an_odd_event_opens(data: str, ada: Client) -> None:
+@pytest.mark.parametrize("at", ["-infinity", "infinity", "294276-12-31"])
+def test_an_odd_event_opens(at: str, data: str, ada: Client) -> None:
     job_id = lives.running()
     kinds = ["retried", "refused", "rescued", "rescheduled", "moved", "released", "never heard of"]
     for kind in kinds:
         lives.execute(
             "INSERT INTO django_relay_event (job_id, kind, at, claim, data) "
-            "VALUES (%s, %s, '-infinity', 1, %s)",
-            [job_id, kind, data],
+            "VALUES (%s, %s, %s, 1, %s)",
+            [job_id, kind, at, data],
         )
     for address in addresses(job_id):
         text(ada, address or "/")
+    told = [beat.title for beat in shown(ada, job_id).replay["stories"][0].beats]
+    assert told[2:] == [str(wording.name(kind)) for kind in kinds]
+    assert told[-1] == "never heard of"
 
 
 @pytest.mark.parametrize("table", ["lease", "event"])
@@ -144,6 +149,21 @@ def test_rows_without_their_job_open(table: str, ada: Client) -> None:
     text(ada, "/worker/")
     page = ada.get(f"{SITE}/{table}/", follow=True)
     assert page.status_code == 200
+
+
+@pytest.mark.parametrize("life", ["running", "taken_over", "lost_twice"])
+def test_a_job_without_its_history_opens(life: str, ada: Client) -> None:
+    job_id = getattr(lives, life)()
+    for kind in ("enqueued", "claimed", None):
+        lives.execute(
+            "DELETE FROM django_relay_event WHERE job_id = %s AND kind = COALESCE(%s, kind)",
+            [job_id, kind],
+        )
+        text(ada, f"/job/{job_id}/change/")
+    page = shown(ada, job_id)
+    assert page.attempts.shown == []
+    assert page.replay["stories"][0].beats == []
+    assert "There are no events." in text(ada, f"/job/{job_id}/change/")
 
 
 def test_a_running_job_without_its_lease_opens(ada: Client) -> None:

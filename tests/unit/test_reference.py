@@ -22,6 +22,7 @@ from django_relay.admin import actions, verbs
 from django_relay.backoff import Backoff
 from django_relay.compat import Task
 from django_relay.context import RelayContext
+from django_relay.management.commands import relay_audit
 from django_relay.options import BadOptions, Options
 from django_relay.results import ERRORS_READ, EVENTS_READ, STATUS
 from django_relay.states import FINAL, MAX_INTERRUPTIONS, TRANSITIONS, EventKind, State, Transition
@@ -237,6 +238,11 @@ def test_every_command_has_its_section() -> None:
 def test_the_exit_codes_are_the_commands() -> None:
     told = {int(code(number)[0]) for number, _ in table(COMMAND, "Exit codes")}
     assert told == {STOPPED, 1, 2, FORCED}
+
+
+def test_the_exit_codes_of_the_audit_are_its_own() -> None:
+    told = [int(code(number)[0]) for number, _ in table(COMMAND, "relay_audit", number=2)]
+    assert told == [0, relay_audit.WRONG, relay_audit.BLIND, relay_audit.NOTHING]
 
 
 # ------------------------------------------------------------------------------------- tasks
