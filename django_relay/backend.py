@@ -162,10 +162,10 @@ class RelayBackend(BaseTaskBackend):
         """Whether the server may keep our statement on the caller's session.
 
         A project behind a transaction pooler says so: to us, or to Django as its documentation of
-        poolers asks.
+        poolers asks. Not in a transaction, which would be lost if the session had forgotten it.
         """
         pooler = connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS")
-        return not (self.relay_options.pooled or pooler)
+        return connection.get_autocommit() and not (self.relay_options.pooled or pooler)
 
     def _announce(self, connection: Any, made: Sequence[TaskResult[..., Any]]) -> None:
         if heard(task_enqueued):

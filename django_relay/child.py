@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -105,8 +104,11 @@ class Bookkeeper:
             self._hands.unsent(endings)
             self._refused(error)
             raise
-        self._settled(endings, answers)
-        self._claimed(claim, asked=asked, wanted=wanted, alone=False)
+        # Both have committed: whatever goes wrong now, neither is forgotten.
+        try:
+            self._claimed(claim, asked=asked, wanted=wanted, alone=False)
+        finally:
+            self._settled(endings, answers)
 
     def _claim(self, wanted: int, *, alone: bool) -> None:
         asked = boot_time()
@@ -133,6 +135,8 @@ class Bookkeeper:
             raise
         if self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts):
             self._slots.dispatch()
+        if alone and claim.jobs and not self._plan.lane:
+            self._channel.post(kind="lane")
         if len(claim.jobs) >= wanted and not alone:
             self._channel.post(kind="more")
 
@@ -152,23 +156,30 @@ class Bookkeeper:
     def _settle(self, endings: list[Hand]) -> None:
         try:
             answers = transitions.settle(self.connection, [hand.ending for hand in endings])
-        except psycopg.Error:
+        except ABSENT:
             self._hands.unsent(endings)
             raise
         self._settled(endings, answers)
 
-    def _settled(self, endings: list[Hand], answers: Mapping[str, transitions.Settled]) -> None:
-        busy = [hand for hand in endings if hand.job.token not in answers]
-        if busy:
-            # Somebody holds these jobs' rows: their leases are kept, and they are sent again.
-            self._hands.unsent(busy)
-            endings = [hand for hand in endings if hand.job.token in answers]
-            time.sleep(0.02)
-        kinds = Counter(answer.kind or "refused" for answer in answers.values())
-        self._channel.post(kind="ended", tokens=list(answers), kinds=kinds)
-        closed = [(hand, answers[hand.job.token]) for hand in endings]
+    def _settled(self, endings: list[Hand], answers: dict[str, transitions.Settled]) -> None:
+        """Close what has an answer. Of the rest ask what became of it, and send it again if that is
+        nothing yet: somebody holds the job's row, and its lease is kept."""
+        missing = [hand.ending for hand in endings if hand.job.token not in answers]
+        try:
+            if missing:
+                answers |= transitions.others(self.connection, missing, answers)
+        finally:
+            left = [hand for hand in endings if hand.job.token not in answers]
+            self._close([(h, answers[h.job.token]) for h in endings if h.job.token in answers])
+            if left:
+                self._hands.unsent(left)
+                time.sleep(0.02)
+
+    def _close(self, closed: list[tuple[Hand, transitions.Settled]]) -> None:
+        kinds = Counter(settled.kind or "refused" for _, settled in closed)
+        self._channel.post(kind="ended", tokens=[hand.job.token for hand, _ in closed], kinds=kinds)
         self._hands.close(closed)
-        self._slots.answered(endings)
+        self._slots.answered([hand for hand, _ in closed])
         for hand, settled in closed:
             logs.settled(hand.job, hand.ending, settled)
 
@@ -212,6 +223,8 @@ class Ear(threading.Thread):
             self._hands.wake()
         elif kind == "beat":
             self._hands.beat()
+        elif kind == "lanes":
+            self._hands.lanes(open=message["open"])
         elif kind == "renewed":
             self._hands.renewed(
                 sent=message["sent"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from .context import Control
+from .context import Control, boot_time
 from .outcomes import Ending, Outcome
 from .results import Past
 from .transitions import Claimed, Settled
@@ -25,6 +25,10 @@ class Hand:
     outcome: Outcome | None = None
     settled: Settled | None = None
     told: bool = False
+
+    def fresh(self, lease: float) -> bool:
+        """Whether it may begin: not under a lease that our own clock says ends soon."""
+        return boot_time() < self.control.expires - lease / 3
 
     @property
     def ending(self) -> Ending:

@@ -6,13 +6,14 @@ is free. No SQL and no handler runs here; a job leaves this module as an ``Endin
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from . import logs
-from .context import Control, boot_time
+from .context import Control
 from .hand import Hand
 from .messages import Plan
 from .outcomes import Outcome, released
@@ -44,21 +45,24 @@ class Hands:
         self._running: dict[str, Hand] = {}
         self._busy = {False: 0, True: 0}
         self._endings: list[Hand] = []
-        self._oldest = 0.0
+        self._oldest = self._asleep_until = 0.0
         self._listening = self._asking = 0
         self._look, self._suspects = True, False
+        self._lane, self._lanes_open = plan.lane, True
         self._alone: Hand | None = None
         self._begun = self._ending = 0
         self._finish_by: float | None = None
         self._supervised = time.monotonic()
-
-    # The supervisor's voice ----------------------------------------------------------------------
 
     def wake(self) -> None:
         """Something may be ready: look when a slot is free."""
         with self._lock:
             self._look = True
             self._books.notify()
+
+    def lanes(self, *, open: bool) -> None:
+        """Whether this child may become a lane, by taking a job that must run alone."""
+        self._lanes_open = open
 
     def beat(self) -> None:
         """The supervisor lives, and renews what it was told of."""
@@ -83,13 +87,14 @@ class Hands:
             self._finish_by = by if self._finish_by is None else min(by, self._finish_by)
             self._books.notify()
 
-    # The bookkeeper ------------------------------------------------------------------------------
-
     def wait(self) -> list[Hand]:
         """Sleep until there is something to write or to claim; return the endings to be sent."""
         with self._lock:
             if not (self._to_send() or self.wanted()[0] or self._to_give_back()):
-                self._books.wait(self._patience())
+                patience = self._patience()
+                self._asleep_until = time.monotonic() + patience
+                self._books.wait(patience)
+                self._asleep_until = 0.0
             for hand in self._to_give_back():
                 if hand.began is None:
                     self._pace.fetched_in_vain()
@@ -134,10 +139,10 @@ class Hands:
         with self._lock:
             if not self.taking or self._pause > 0:
                 return 0, False
-            if self._plan.lane:
+            if self._lane:
                 return int(self._look and self.empty), True
             if not self._look:
-                return int(self._suspects and self.empty), True
+                return int(self._suspects and self._lanes_open and self.empty), True
             room = max(self._room() + ending, 0)
             # While jobs wait for a slot, not for a few: a claim costs nearly the same for more.
             return (0 if self._backlog and room * 2 < self._plan.slots else room), False
@@ -160,7 +165,7 @@ class Hands:
                 hand = Hand(job, control, pasts.get(job.job_id, Past()), now)
                 self._backlog.append(hand)
                 if alone:
-                    self._alone = hand
+                    self._alone, self._lane = hand, True
             full = len(claim.jobs) >= wanted
             self._look = self._look or full
             self._suspects = claim.suspects and not alone
@@ -215,7 +220,7 @@ class Hands:
     @property
     def idle(self) -> bool:
         """Whether nothing is in hand and the last look found nothing."""
-        return self.empty and not self._look and not self._suspects
+        return self.empty and not self._look and not (self._suspects and self._lanes_open)
 
     @property
     def done(self) -> bool:
@@ -226,8 +231,6 @@ class Hands:
     def spent(self) -> bool:
         """Whether this child has begun as many jobs as it may."""
         return self._plan.max_jobs is not None and self._begun >= self._plan.max_jobs
-
-    # The slots -----------------------------------------------------------------------------------
 
     def take(self, untold: Sequence[Hand]) -> Hand | None:
         """Wait for a job of a sync slot; return None when the first of ``untold`` has settled."""
@@ -276,18 +279,19 @@ class Hands:
             self._endings.append(hand)
 
     def send(self) -> None:
-        """Wake the bookkeeper for what was presented, if it is to go out now.
+        """Wake the bookkeeper if what was presented goes out now, or before it would wake.
 
         A slot has begun its next job by then: the two would be in each other's way until it has.
         """
         with self._lock:
-            if self._to_send():
+            due = time.monotonic() + self._gathering if self._endings else math.inf
+            if self._to_send() or due < self._asleep_until:
                 self._books.notify()
 
     def _next(self, *, on_loop: bool) -> Hand | None:
         for hand in self._backlog:
             if self._is_async(hand.job.task) is on_loop:
-                if not self._may_begin(hand):
+                if self._finish_by is not None or not hand.fresh(self._plan.lease):
                     return None
                 self._backlog.remove(hand)
                 self._running[hand.job.token] = hand
@@ -296,11 +300,6 @@ class Hands:
                 self._begun += 1
                 return hand
         return None
-
-    def _may_begin(self, hand: Hand) -> bool:
-        """Whether a job may still begin: not under a lease that our own clock says ends soon."""
-        latest = hand.control.expires - self._plan.lease / 3
-        return self._finish_by is None and boot_time() < latest
 
     def _to_give_back(self) -> list[Hand]:
         """What is not to begin here; and after the grace, what still runs."""

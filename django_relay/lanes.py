@@ -1,9 +1,9 @@
 """Extra children for jobs that have cost a process, while the ordinary ones have no room for them.
 
-Such a job runs alone in its process. An ordinary child takes one when it has nothing else in hand;
-under load that may be never, and to let its other slots run empty for it would hold up innocent
-work. So there are lanes: children with one slot that run nothing else, started when such jobs have
-waited for a moment, and ended when there are none.
+Such a job runs alone in its process, in a lane: a child that runs nothing else. An ordinary child
+that has nothing in hand becomes one by taking such a job at once, and another child takes its
+place, so that no innocent work waits behind it. Under load no child has nothing in hand; then a
+lane is started when such jobs have waited for a moment. Lanes end when there is nothing for them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ class Lanes:
         self._most = most
         self._waiting_since: float | None = None
         self._none_since = time.monotonic()
+        #: Whether ordinary children may become lanes.
+        self.open = True
 
     def looked(self, *, suspects: bool) -> None:
         """A look at the database found jobs that have cost a process, or none."""
@@ -47,6 +49,11 @@ class Lanes:
             return False
         self._waiting_since = time.monotonic()
         return True
+
+    def changed(self, lanes: Sequence[Nursling]) -> bool:
+        """See whether there may be more; return whether that is news."""
+        before, self.open = self.open, len(lanes) < self._most
+        return self.open is not before
 
     def superfluous(self, lanes: Sequence[Nursling]) -> list[Nursling]:
         """The lanes that have had nothing to do for long enough."""

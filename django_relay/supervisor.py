@@ -168,7 +168,8 @@ class Supervisor:
         for key, _ in self._selector.select(timeout=0.1):
             if key.data is None:
                 looked = 0.0
-                self._woken(self._interrupts.read())
+                if b"d" in self._interrupts.read() and self._stop_at is None:
+                    self._stop()
             else:
                 self._hear(key.data)
         if time.monotonic() - looked < LOOK:
@@ -185,10 +186,6 @@ class Supervisor:
                 raise RuntimeError(f"{thread.name} has died; a worker without it is none")
         self._reap()
         self._see_to_children()
-
-    def _woken(self, octets: bytes) -> None:
-        if b"d" in octets and self._stop_at is None:
-            self._stop()
 
     # Children ------------------------------------------------------------------------------------
 
@@ -211,17 +208,19 @@ class Supervisor:
 
     def _keep_up(self, now: float) -> None:
         """Have as many children as there should be, and lanes while they are needed."""
-        staying = [c for c in self._children.values() if not c.leaving]
+        staying = [child for child in self._children.values() if not child.leaving]
         lanes = [child for child in staying if child.lane]
         for superfluous in self._lanes.superfluous(lanes):
             superfluous.leaving = True
             superfluous.say({"kind": "finish", "grace": None})
         if now < self._not_before:
             return
-        for _ in range(self._processes - (len(staying) - len(lanes))):
+        for _ in range(self._processes + len(lanes) - len(staying)):
             self._spawn(self._plan)
         if self._lanes.another(lanes):
             self._spawn(lane(self._plan))
+        if self._lanes.changed(lanes):
+            self.tell(None, {"kind": "lanes", "open": self._lanes.open})
 
     def _spawn(self, plan: Plan) -> None:
         self._number += 1
@@ -272,8 +271,11 @@ class Supervisor:
                 self._maintenance.poke()
         elif kind == "more":
             self.wake()
+        elif kind == "lane":
+            child.lane = True  # another takes its place
         elif kind == "ready":
             child.ready = True
+            child.say({"kind": "lanes", "open": self._lanes.open})
         elif kind in ("spent", "reload"):
             child.leaving = True
             if kind == "reload":

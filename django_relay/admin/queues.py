@@ -29,7 +29,7 @@ WITH {HEADS}, oldest AS (
     LIMIT {ENOUGH + 1}) AS j) AS n
   FROM unnest(ARRAY(SELECT queue FROM oldest)) AS q(name)
 )
-SELECT o.queue, {CLIPPED.format('o.due')}, statement_timestamp(), c.n
+SELECT o.queue, {CLIPPED.format("o.due")}, statement_timestamp(), c.n
 FROM oldest AS o JOIN counted AS c ON c.name = o.queue
 """
 

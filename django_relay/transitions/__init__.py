@@ -15,7 +15,7 @@ from .renew import Held, Renewal, renew
 from .requeue import move, requeue, reschedule
 from .rescue import Rescued, mend, rescue_child, rescue_expired
 from .session import Session
-from .settle import Settled, refuse, settle
+from .settle import Settled, others, refuse, settle
 from .straighten import REFUSALS, straighten_jobs, straighten_leases
 from .turn import turn
 
@@ -44,6 +44,7 @@ __all__ = [
     "mend",
     "move",
     "notify",
+    "others",
     "promote",
     "prune",
     "refuse",

@@ -124,7 +124,7 @@ def enqueue(connection: Session, job: NewJob, *, prepare: bool = False) -> Enque
 
     The caller has validated the values; what the columns do not accept raises django.db.DataError
     and stores nothing. With ``prepare`` the statement is kept on the session, which halves what the
-    server has to do; not behind a transaction pooler.
+    server has to do; in autocommit alone, and not behind a transaction pooler.
     """
     prepare = prepare and not getattr(connection, "relay_forgets", False)
     try:
@@ -134,8 +134,6 @@ def enqueue(connection: Session, job: NewJob, *, prepare: bool = False) -> Enque
             raise
         # A DISCARD or DEALLOCATE has made the session forget it, and may again: prepare no more.
         connection.relay_forgets = True  # type: ignore[attr-defined]
-        if getattr(connection, "in_atomic_block", True):
-            raise  # the error has ended the caller's transaction
         return _enqueue(connection, job, prepare=False)
 
 

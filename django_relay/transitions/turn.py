@@ -14,7 +14,7 @@ from psycopg import Error
 from django_relay.outcomes import Ending
 
 from .claim import Claim, claim, request, taken
-from .settle import Settled, accepted, is_about_data, others, present, settle
+from .settle import Settled, accepted, is_about_data, present, settle
 
 if TYPE_CHECKING:
     from django_relay.connection import Bookkeeping
@@ -23,15 +23,18 @@ if TYPE_CHECKING:
 def turn(
     connection: Bookkeeping, endings: Sequence[Ending], limit: int, **claiming: Any
 ) -> tuple[dict[str, Settled], Claim]:
-    """Present ``endings`` and take up to ``limit`` jobs; see ``settle`` and ``claim``."""
+    """Present ``endings`` and take up to ``limit`` jobs; see ``settle`` and ``claim``.
+
+    Where both went together, what was not accepted is not in the answer: ask ``others`` about it,
+    after what was claimed has been taken in hand.
+    """
     if connection.pipelines:
         try:
             with connection.together(
                 lambda cursor: present(cursor, endings),
                 lambda cursor: request(cursor, limit, **claiming),
             ) as (first, second):
-                found, claimed = accepted(first), taken(second)
-            return found | others(connection, endings, found), claimed
+                return accepted(first), taken(second)
         except (Error, UnicodeError) as error:
             if not is_about_data(error):
                 raise

@@ -80,8 +80,8 @@ def test_they_are_part_of_the_callers_transaction() -> None:
         ([["x"], ["y", 2, 3]], TypeError, r"calls\[1\]"),
         ([["x"], [float("nan")]], ValueError, r"calls\[1\]"),
         ([{"value": 1}, {"other": 1}], TypeError, r"calls\[1\]"),
-        ([["x"], "text"], TypeError, r"calls\[1\] is a str"),
-        ([7], TypeError, r"calls\[0\] is a int"),
+        ([["x"], "text"], TypeError, r"calls\[1\] is of type str"),
+        ([7], TypeError, r"calls\[0\] is of type int"),
     ],
 )
 def test_one_bad_call_is_named_and_nothing_is_stored(

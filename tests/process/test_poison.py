@@ -113,3 +113,18 @@ def test_a_job_that_must_run_alone_holds_up_nobody_and_gets_a_child_of_its_own(
     gate.touch()
     scene.succeeds(held)
     after_check(scene, worker)
+
+
+def test_no_job_waits_behind_one_that_runs_alone_in_the_only_child(scene: Scene) -> None:
+    worker = scene.start("a", slots=2)
+    scene.succeeds(enqueue(tasks.noop), within=40)
+    gate = scene.directory / "gate"
+    suspect = enqueue(tasks.hold, str(gate), queue="later")
+    with connection.cursor() as cursor:
+        cursor.execute(SUSPECT, [suspect])
+    scene.begun(suspect, within=40)
+    scene.succeeds(*enqueue_many(tasks.noop, [[]] * 20), within=40)
+    assert scene.job(suspect).state == "running"
+    gate.touch()
+    scene.succeeds(suspect)
+    after_check(scene, worker)

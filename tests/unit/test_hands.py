@@ -1,0 +1,117 @@
+"""What a child has in hand: who is woken when, and what it wants next."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from django_relay import outcomes
+from django_relay.context import boot_time
+from django_relay.hand import Hand
+from django_relay.hands import Hands
+from django_relay.messages import Plan
+from django_relay.transitions import Claim, Claimed, Settled
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def plan(**changes: Any) -> Plan:
+    values: dict[str, Any] = {
+        "worker": "host/1",
+        "backend": "default",
+        "database": "default",
+        "queues": None,
+        "slots": 2,
+        "async_slots": 2,
+        "lane": False,
+        "prefetch": 0,
+        "lease": 30.0,
+        "poll": 5.0,
+        "max_jobs": None,
+        "reload": False,
+        "pooled": False,
+        "notify": True,
+        "patience": 15.0,
+        "verbosity": 0,
+    }
+    return Plan(**(values | changes))
+
+
+def job(losses: int = 0) -> Claimed:
+    counters = (0, losses, 0, 3, None, None)
+    token = str(uuid.uuid4())
+    return Claimed(1, token, 1, "default", "a.b", "[]", "{}", 0, *counters, NOW, NOW, NOW, None)
+
+
+def given(hands: Hands, *jobs: Claimed, suspects: bool = False, alone: bool = False) -> None:
+    hands.looking()
+    claim = Claim(jobs, left=False, suspects=suspects)
+    hands.add(claim, asked=boot_time(), wanted=len(jobs) + 1, alone=alone, pasts={})
+
+
+def taken(hands: Hands) -> Hand:
+    hand = hands.take(())
+    assert hand is not None
+    return hand
+
+
+def run(hands: Hands, hand: Hand) -> None:
+    """Let a job succeed and be accepted, as slot and bookkeeper do."""
+    hands.present(hand, outcomes.succeeded("1"))
+    hands.send()
+    hands.close([(each, Settled(True, "successful", "succeeded", NOW)) for each in hands.wait()])
+
+
+def test_the_ending_of_a_short_job_beside_a_long_one_wakes_the_sleeping_bookkeeper() -> None:
+    hands = Hands(plan(), lambda path: False)
+    for _ in range(60):  # jobs of a moment, so that their endings are gathered
+        given(hands, job())
+        run(hands, taken(hands))
+    given(hands, job(), job())
+    _long, short = taken(hands), taken(hands)
+    sent: list[tuple[float, list[Hand]]] = []
+
+    def keep_books() -> None:
+        while not (endings := hands.wait()):
+            pass
+        sent.append((time.monotonic(), endings))
+
+    books = threading.Thread(target=keep_books, daemon=True)
+    books.start()
+    while not hands._asleep_until:
+        time.sleep(0.001)
+    presented = time.monotonic()
+    hands.present(short, outcomes.succeeded("1"))
+    hands.send()
+    books.join(4.0)
+    ((at, endings),) = sent
+    assert endings == [short]
+    assert at - presented < 1.0, "it slept on until the next look"
+
+
+def test_a_child_with_nothing_in_hand_takes_a_job_that_runs_alone_and_is_a_lane_then() -> None:
+    hands = Hands(plan(), lambda path: False)
+    given(hands, suspects=True)
+    assert hands.wanted() == (1, True)
+    given(hands, job(losses=1), alone=True)
+    assert hands.wanted() == (0, False)
+    run(hands, taken(hands))
+    assert hands.wanted() == (1, True)
+
+
+def test_a_child_that_may_not_become_a_lane_leaves_such_jobs_to_others() -> None:
+    hands = Hands(plan(), lambda path: False)
+    hands.lanes(open=False)
+    given(hands, suspects=True)
+    assert hands.wanted() == (0, True)
+    assert hands.idle
+
+
+def test_a_child_with_something_in_hand_takes_no_job_that_runs_alone() -> None:
+    hands = Hands(plan(), lambda path: False)
+    given(hands, job(), suspects=True)
+    taken(hands)
+    assert hands.wanted()[0] == 0
