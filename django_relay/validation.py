@@ -35,8 +35,8 @@ def calls_of(given: Iterable[Any]) -> list[Call]:
             calls.append((each, {}))
         else:
             raise TypeError(
-                f"calls[{number}] is of type {type(each).__name__}. Give each call's arguments as a "
-                "list or tuple, or all of them by name as a mapping."
+                f"calls[{number}] is of type {type(each).__name__}. Give the arguments of each as "
+                "a list or tuple, or all of them by name as a mapping."
             )
     return calls
 
