@@ -143,7 +143,7 @@ class Hands:
                 return int(self._look and self.empty), True
             if not self._look:
                 return int(self._suspects and self._lanes_open and self.empty), True
-            room = max(self._room() + ending, 0)
+            room = max(self._room(ending), 0)
             # While jobs wait for a slot, not for a few: a claim costs nearly the same for more.
             return (0 if self._backlog and room * 2 < self._plan.slots else room), False
 
@@ -310,9 +310,9 @@ class Hands:
             back += [h for h in self._running.values() if h.outcome is None]
         return back
 
-    def _room(self) -> int:
+    def _room(self, ending: int) -> int:
         """Free slots of the scarcer kind and what may be fetched ahead, less what is held."""
         plan, busy, waiting = self._plan, self._busy, len(self._backlog)
         free = max(min(plan.slots - busy[False], plan.async_slots - busy[True]), 0)
-        room = free + self._pace.ahead - waiting - self._ending
+        room = free + self._pace.ahead - waiting - (self._ending - ending)
         return room if plan.max_jobs is None else min(room, plan.max_jobs - self._begun - waiting)

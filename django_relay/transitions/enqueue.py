@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import ProgrammingError
-from psycopg.errors import InvalidSqlStatementName
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName
 
 from .session import Session, bound
 
@@ -78,7 +78,7 @@ SELECT id, state, enqueued_at, CASE
   WHEN %(notify)s AND state = 'ready'
     AND EXISTS (SELECT 1 FROM django_relay_worker WHERE waiting)
   THEN pg_notify('django_relay', queue)
-END
+END, pg_backend_pid()
 FROM job
 """
 
@@ -115,6 +115,8 @@ WITH due AS MATERIALIZED (
 SELECT id, state, enqueued_at, (SELECT count(*) FROM told) FROM job ORDER BY id
 """
 
+#: What the server says of a prepared statement that is not the one we left with it.
+NOT_KEPT = (InvalidSqlStatementName, DuplicatePreparedStatement)
 #: So many jobs go in one statement.
 BATCH = 1000
 
@@ -124,23 +126,26 @@ def enqueue(connection: Session, job: NewJob, *, prepare: bool = False) -> Enque
 
     The caller has validated the values; what the columns do not accept raises django.db.DataError
     and stores nothing. With ``prepare`` the statement is kept on the session, which halves what the
-    server has to do; in autocommit alone, and not behind a transaction pooler.
+    server has to do: in autocommit alone, and once a session is known to have no pooler before it.
     """
-    prepare = prepare and not getattr(connection, "relay_forgets", False)
     try:
         return _enqueue(connection, job, prepare=prepare)
     except ProgrammingError as error:
-        if not prepare or not isinstance(error.__cause__, InvalidSqlStatementName):
+        if not prepare or not isinstance(error.__cause__, NOT_KEPT):
             raise
-        # A DISCARD or DEALLOCATE has made the session forget it, and may again: prepare no more.
-        connection.relay_forgets = True  # type: ignore[attr-defined]
+        # Somebody's DISCARD or DEALLOCATE, or a pooler after all: on this session no more of it.
+        connection.connection.relay_direct = False  # type: ignore[attr-defined]
         return _enqueue(connection, job, prepare=False)
 
 
 def _enqueue(connection: Session, job: NewJob, *, prepare: bool) -> Enqueued:
     with bound(connection, prepare=prepare) as cursor:
         cursor.execute(ENQUEUE, _values(job) | {"args": job.args, "kwargs": job.kwargs})
-        job_id, state, enqueued_at, _ = cursor.fetchone()
+        job_id, state, enqueued_at, _, pid = cursor.fetchone()
+    session = getattr(connection, "connection", None)
+    if session is not None and not hasattr(session, "relay_direct"):
+        # A pooler gives each client a number of its own; another process answers then.
+        session.relay_direct = session.info.backend_pid == pid
     return Enqueued(job_id, state, enqueued_at)
 
 

@@ -11,7 +11,9 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import psycopg
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.connection import ConnectionProxy
 
 
 class Session(Protocol):
@@ -34,8 +36,11 @@ def bound(connection: Session, *, prepare: bool = False) -> Iterator[Any]:
 
     Django's does, and ``pg_stat_activity`` and the logs of slow statements show that text to people
     who may not see a job's arguments. Ours sends them apart in any case. With ``prepare`` the
-    server keeps the statement on the caller's session; a transaction pooler may forbid that.
+    server keeps the statement on the caller's session, if that is known to be ``relay_direct``:
+    behind a transaction pooler another client's statement may have its name.
     """
+    if isinstance(connection, ConnectionProxy):  # django.db.connection
+        connection = connections[connection.alias]
     if not isinstance(connection, BaseDatabaseWrapper):
         with connection.cursor() as cursor:
             yield cursor
@@ -43,6 +48,7 @@ def bound(connection: Session, *, prepare: bool = False) -> Iterator[Any]:
     connection.close_if_health_check_failed()  # here, not under the cursor
     connection.ensure_connection()
     raw: Any = connection.connection
+    prepare = prepare and getattr(raw, "relay_direct", False)
     given = raw.cursor_factory, raw.prepare_threshold
     try:
         raw.cursor_factory = _Preparing if prepare else psycopg.Cursor

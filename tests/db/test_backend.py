@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connection, connections, transaction
@@ -277,16 +278,20 @@ def test_enqueueing_prepares_its_own_statement_and_no_other() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_enqueueing_goes_on_after_what_makes_a_session_forget_statements() -> None:
-    tasks.echo.enqueue()
     for forget in ("DISCARD ALL", "DEALLOCATE ALL"):
+        connection.close()
+        tasks.echo.enqueue()
+        tasks.echo.enqueue()
+        assert len(prepared()) == 1
         with connection.cursor() as cursor:
             cursor.execute(forget)
+        tasks.echo.enqueue()
         tasks.echo.enqueue()
     with transaction.atomic():
         tasks.echo.enqueue()
         transaction.set_rollback(True)
     tasks.echo.enqueue()
-    assert Job.objects.count() == 4
+    assert Job.objects.count() == 9
 
 
 @pytest.mark.django_db(transaction=True)
@@ -297,5 +302,15 @@ def test_behind_a_pooler_nothing_is_prepared(settings: Any, who: str, monkeypatc
         settings.TASKS = {"default": {"BACKEND": RELAY, "OPTIONS": {"pooled": True}}}
     else:
         monkeypatch.setitem(connection.settings_dict, "DISABLE_SERVER_SIDE_CURSORS", True)
-    tasks.echo.enqueue()
+    for _ in range(3):
+        tasks.echo.enqueue()
+    assert prepared() == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_session_that_another_process_answers_is_taken_for_a_poolers(monkeypatch: Any) -> None:
+    connection.close()
+    monkeypatch.setattr(psycopg.ConnectionInfo, "backend_pid", property(lambda self: 1))
+    for _ in range(3):
+        tasks.echo.enqueue()
     assert prepared() == []
