@@ -137,8 +137,10 @@ class Bookkeeper:
             self._slots.dispatch()
         if alone and claim.jobs and not self._plan.lane:
             self._channel.post(kind="lane")
-        if len(claim.jobs) >= wanted and not alone:
-            self._channel.post(kind="more")
+        if len(claim.jobs) >= wanted:
+            self._channel.post(kind="more", alone=alone)
+        elif claim.suspects and not alone:
+            self._channel.post(kind="more", alone=True)
 
     def _rest(self, claim: transitions.Claim, wanted: int, *, alone: bool) -> transitions.Claim:
         """Claim what a claim by the heads of the queues has left, where it came back short."""

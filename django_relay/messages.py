@@ -2,8 +2,9 @@
 
 A message has a ``kind``. Child to supervisor: ``ready``; ``begun`` (handlers start: for each the
 job, token, start on the monotonic clock, budget); ``ended`` (tokens it no longer holds); ``alive``
-(each second, and whether it is idle); ``more`` (a claim came back full: wake a sibling); ``lane``
-(it has taken a job that runs alone); ``spent`` (it has run its share and finishes); ``reload``.
+(each second, and whether it is idle); ``more`` (more is ready than it took, of jobs that run beside
+others or alone: wake a sibling or a lane); ``lane`` (it has taken a job that runs alone); ``spent``
+(it has run its share and finishes); ``reload``.
 Supervisor to child: ``plan``; ``wake``; ``beat`` (it is not frozen); ``lanes`` (whether it may take
 a job that runs alone); ``renewed`` (what a renewal sent at this boot time found: tokens kept, asked
 to stop, gone); ``finish`` (grace in seconds).

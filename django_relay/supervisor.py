@@ -107,9 +107,9 @@ class Supervisor:
             if child in (None, name):
                 nursling.say(message)
 
-    def wake(self) -> None:
-        """Have the child with the most free slots look for jobs; it wakes the next by itself."""
-        awake = [c for c in list(self._children.values()) if c.usable and not c.lane]
+    def wake(self, *, lanes: bool = False) -> None:
+        """Have the child, or lane, with the most free slots look for jobs; it wakes the next."""
+        awake = [c for c in list(self._children.values()) if c.usable and c.lane is lanes]
         if awake:
             min(awake, key=lambda c: self.reports.count(c.name)).say({"kind": "wake"})
 
@@ -128,9 +128,7 @@ class Supervisor:
                 self._heartbeat_file.touch()
         self._lanes.looked(suspects=outlook.suspects)
         if outlook.suspects:
-            for child in list(self._children.values()):
-                if child.lane:
-                    child.say({"kind": "wake"})
+            self.wake(lanes=True)
         if self._drain and not outlook.ready and (outlook.next_due is None or outlook.next_due > 0):
             children = list(self._children.values())
             if children and all(c.ready and c.idle for c in children):
@@ -270,7 +268,7 @@ class Supervisor:
             if self._drain and child.idle:
                 self._maintenance.poke()
         elif kind == "more":
-            self.wake()
+            self.wake(lanes=message["alone"])
         elif kind == "lane":
             child.lane = True  # another takes its place
         elif kind == "ready":

@@ -41,9 +41,10 @@ SELECT
     ) AS head
   ) END,
   (
-    SELECT EXTRACT(EPOCH FROM
-      LEAST(min(run_after), statement_timestamp() + interval '1 day') - clock_timestamp()
-    )::float8
+    SELECT EXTRACT(EPOCH FROM GREATEST(
+      LEAST(min(run_after), statement_timestamp() + interval '1 day'),
+      statement_timestamp() - interval '1 day'
+    ) - clock_timestamp())::float8
     FROM django_relay_job WHERE state = 'scheduled'
   ),
   (

@@ -129,5 +129,6 @@ def _told(wishes: Wishes, figures: dict[str, Any]) -> tuple[str, ...]:
     return (
         f"Killed {WHAT[wishes.kill]} with SIGKILL: {job}.",
         f"{seconds}.",
-        f"Attempts: {figures['attempts']}. Late endings refused: {figures['refusals']}.",
+        f"Attempts: {figures['attempts']}. Late endings refused: {figures['refusals']}, presented "
+        "under the killed attempt's token.",
     )

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -196,11 +196,22 @@ def signal_all(pids: Sequence[int], number: signal.Signals) -> None:
 
 def children_of(pid: int) -> list[int]:
     """Return the living children of a process."""
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid=,stat="],  # noqa: S607
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    rows = (line.split()[:3] for line in listed.stdout.splitlines())
+    rows = _on_linux() if Path("/proc/self/stat").exists() else _elsewhere()
     return [int(child) for child, parent, state in rows if int(parent) == pid and state[0] != "Z"]
+
+
+def _on_linux() -> Iterator[tuple[str, str, str]]:
+    """Yield each process, its parent and its state; a slim image has no ``ps``."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            # The name stands in parentheses and may hold any character.
+            state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            yield path.parent.name, parent, state
+
+
+def _elsewhere() -> Iterator[tuple[str, str, str]]:
+    command = ["ps", "-A", "-o", "pid=,ppid=,stat="]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True)
+    for line in listed.stdout.splitlines():
+        pid, parent, state = line.split()[:3]
+        yield pid, parent, state

@@ -32,8 +32,10 @@ EXPERIMENTS = {
 
 def run(names: Sequence[str]) -> None:
     """Run experiments, one after the other."""
+    manage = [sys.executable, str(ROOT / "example_project" / "manage.py")]
+    subprocess.run([*manage, "migrate", "--verbosity", "0"], check=True)
     for name in names:
-        command = [sys.executable, str(ROOT / "example_project" / "manage.py"), "relay_lab"]
+        command = [*manage, "relay_lab"]
         flags = [*EXPERIMENTS[name].split(), "--record", str(HERE / f"{name}.json")]
         print(f"$ relay_lab {EXPERIMENTS[name]}", flush=True)
         subprocess.run([*command, *flags], check=True)

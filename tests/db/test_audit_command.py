@@ -79,7 +79,7 @@ def test_a_database_that_is_not_there_is_told_in_one_line(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connections["default"].settings_dict, "PORT", "1")
-    assert blind().startswith("The database does not answer: connection failed: ")
+    assert blind().startswith("The database cannot be reached: connection failed: ")
 
 
 def test_tables_that_are_not_there_are_told_in_one_line(

@@ -128,3 +128,17 @@ def test_no_job_waits_behind_one_that_runs_alone_in_the_only_child(scene: Scene)
     gate.touch()
     scene.succeeds(suspect)
     after_check(scene, worker)
+
+
+def test_a_lane_with_nothing_to_do_is_woken_for_the_next_such_job(scene: Scene) -> None:
+    worker = scene.start("a", slots=2, flags=["--poll", "60"])
+    scene.succeeds(enqueue(tasks.noop), within=40)
+    suspects = [enqueue(tasks.noop, queue="later") for _ in range(2)]
+    for suspect in suspects:
+        with connection.cursor() as cursor:
+            cursor.execute(SUSPECT, [suspect])
+        # Its wake-up reaches an ordinary child, whose claim sees that the other one waits.
+        scene.succeeds(enqueue(tasks.noop), suspect, within=40)
+    (first,), (second,) = (scene.events(suspect, "claimed") for suspect in suspects)
+    assert first.worker == second.worker
+    after_check(scene, worker)

@@ -99,7 +99,7 @@ def _why(error: Exception) -> str:
         return "The tables of django_relay are not there: run migrate first."
     said = " ".join(str(error).split())
     if isinstance(error, psycopg.OperationalError):
-        return f"The database does not answer: {said}"
+        return f"The database cannot be reached: {said}"
     return f"The database cannot be audited: {said}"
 
 

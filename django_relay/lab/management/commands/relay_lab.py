@@ -7,6 +7,7 @@ progress on standard error. Exit code 1 when something was not as promised.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import signal
 import sys
@@ -119,8 +120,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **flags: Any) -> None:
         """Run it. An interrupted experiment ends what it started, too."""
         for path in (flags.get("record"), flags["html"]):
-            if path is not None and not path.parent.is_dir():
-                raise CommandError(f"{path}: there is no directory {path.parent}.")
+            if path is not None:
+                _see_that_it_can_be_written(path)
         try:
             if flags["experiment"] == "page":
                 self._page(flags["recording"], flags["html"])
@@ -128,7 +129,8 @@ class Command(BaseCommand):
             found = self._run(flags)
             found.save(flags["record"], flags["html"])
         except OSError as error:
-            raise CommandError(str(error)) from None
+            where = "" if error.filename is None else f"{error.filename}: "
+            raise CommandError(f"{where}{error.strerror or error}.") from None
         except KeyboardInterrupt:
             self.stderr.write("Interrupted; everything that was started is ended.")
             sys.exit(130)
@@ -157,6 +159,16 @@ class Command(BaseCommand):
             raise CommandError(f"{source}: {error}") from None
         target.write_text(replay.self_contained(made), encoding="utf-8")
         self.stdout.write(f"{target} plays {source}.")
+
+
+def _see_that_it_can_be_written(path: Path) -> None:
+    """Raise CommandError now, and not when the experiment has run."""
+    if not path.parent.is_dir():
+        raise CommandError(f"{path}: there is no directory {path.parent}.")
+    if path.is_dir():
+        raise CommandError(f"{path} is a directory: name a file.")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise CommandError(f"{path} cannot be written: name another file.")
 
 
 def _wishes(flags: dict[str, Any]) -> tuple[Callable[[Any, Any], Result], Any]:
