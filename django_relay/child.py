@@ -62,6 +62,7 @@ class Bookkeeper:
             "queues": plan.queues,
             "worker": plan.worker,
             "lease": plan.lease,
+            "frontier": transitions.Frontier(),
         }
 
     def run(self) -> None:
@@ -135,6 +136,8 @@ class Bookkeeper:
             raise
         if self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts):
             self._slots.dispatch()
+        if claim.unseen:
+            self._hands.wake()
         if alone and claim.jobs and not self._plan.lane:
             self._channel.post(kind="lane")
         if len(claim.jobs) >= wanted:

@@ -12,6 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import django
+from django.conf import settings
+from django.utils.log import RequireDebugTrue
 
 #: Whether this Django has no Tasks framework of its own.
 NEEDS_BACKPORT = django.VERSION < (6, 0)
@@ -133,17 +135,33 @@ def announce(
     return failures
 
 
-_framework = logging.getLogger(BaseTaskBackend.__module__.partition(".backends")[0])
+#: Where the framework logs that tasks start and end.
+framework = logging.getLogger(BaseTaskBackend.__module__.partition(".backends")[0])
 
 
 def heard(signal: Signal) -> bool:
     """Whether anybody would notice that a task was enqueued, has started, or has succeeded.
 
-    The framework itself receives those signals to log them; where nobody else does and its logger
-    is not interested, a job need not be described to nobody.
+    The framework itself receives those signals to log them; where nobody else does and its lines
+    would be shown nowhere, a job need not be described to nobody.
     """
     level = logging.DEBUG if signal is task_enqueued else logging.INFO
-    return _framework.isEnabledFor(level) or foreign(signal)
+    return _shown(level) or foreign(signal)
+
+
+def _shown(level: int) -> bool:
+    """Whether a handler would take a line of the framework's logger.
+
+    With Django's own logging it is made, and dropped by the console's filter unless DEBUG is on.
+    """
+    logger: logging.Logger | None = framework if framework.isEnabledFor(level) else None
+    while logger is not None:
+        for handler in logger.handlers:
+            dropped = any(isinstance(each, RequireDebugTrue) for each in handler.filters)
+            if level >= handler.level and (settings.DEBUG or not dropped):
+                return True
+        logger = logger.parent if logger.propagate else None
+    return False
 
 
 def foreign(signal: Signal) -> bool:
@@ -153,7 +171,7 @@ def foreign(signal: Signal) -> bool:
 
 def _own_receivers() -> frozenset[int]:
     """The framework's receivers, as a signal's list of receivers names them."""
-    own = vars(import_module(f"{_framework.name}.signals"))
+    own = vars(import_module(f"{framework.name}.signals"))
     return frozenset(id(each) for name, each in own.items() if name.startswith("log_task_"))
 
 

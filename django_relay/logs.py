@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Iterable
 
+from . import compat
 from .outcomes import Ending
 from .transitions import Claimed, Rescued, Settled
 
@@ -28,7 +29,12 @@ class _Calm(logging.Logger):
 
 
 def prepare(verbosity: int) -> None:
-    """Log to standard error where the project has not said where to, and survive its handlers."""
+    """Log to standard error where the project has not said where to, and survive its handlers.
+
+    A worker that is to be quiet keeps the framework's own lines about each task to itself, too.
+    """
+    if verbosity == 0:
+        compat.framework.setLevel(logging.WARNING)
     for name in ("django_relay", "django_relay.worker", "django_relay.signals"):
         logging.getLogger(name).__class__ = _Calm
     tree = logging.getLogger("django_relay")

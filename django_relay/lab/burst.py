@@ -30,6 +30,9 @@ WAIT, ROUNDS = 0.010, 1000
 SLOTS, PROCESSES = (1, 4, 4), (1, 1, 3)
 #: How long a configuration may take, in seconds for each job.
 PATIENCE = 1.0
+#: How often to look whether all is done, in seconds. The end itself is read from the jobs: looking
+#: takes from what is measured.
+LOOK = 0.25
 CHUNK = 2000
 #: Jobs of one call where they are submitted in bulk.
 BULK = 1000
@@ -198,7 +201,8 @@ def _drain(stage: Stage, workers: Fleet, after: int, jobs: int) -> None:
     def drained() -> bool:
         return not stage.place.rows(LEFT, after=after, queue=places.QUEUE)[0][0]
 
-    stage.until(drained, "the queue is empty", within=30 + PATIENCE * jobs, fleet=workers)
+    within = 30 + PATIENCE * jobs
+    stage.until(drained, "the queue is empty", within=within, fleet=workers, pause=LOOK)
 
 
 def _furnish(stage: Stage, wishes: Wishes) -> None:

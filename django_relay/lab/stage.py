@@ -52,7 +52,13 @@ class Stage:
         return Fleet(self.place, self.directory, flags)
 
     def until(
-        self, condition: Callable[[], T], what: str, *, within: float, fleet: Fleet | None = None
+        self,
+        condition: Callable[[], T],
+        what: str,
+        *,
+        within: float,
+        fleet: Fleet | None = None,
+        pause: float = 0.01,
     ) -> T:
         """Wait for a condition and return what it returned; raise Failed after so many seconds."""
         end = time.monotonic() + within
@@ -62,7 +68,7 @@ class Stage:
             if time.monotonic() > end:
                 said = [f"\n{ship.log.name}:\n{ship.said}" for ship in fleet.ships] if fleet else []
                 raise Failed("".join([f"Not within {within:g} s: {what}.", *said]))
-            time.sleep(0.01)
+            time.sleep(pause)
         return found
 
     def begun(self, fleet: Fleet, job: int, claim: int, *, within: float = 30.0) -> Line:

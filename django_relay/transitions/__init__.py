@@ -9,6 +9,7 @@ from .attend import attend, forget_silent, leave, notify
 from .cancel import Cancelled, cancel
 from .claim import Claim, Claimed, claim
 from .enqueue import BATCH, CHANNEL, Enqueued, NewJob, enqueue, enqueue_many
+from .frontier import Frontier
 from .promote import expire, promote
 from .prune import prune
 from .renew import Held, Renewal, renew
@@ -27,6 +28,7 @@ __all__ = [
     "Claim",
     "Claimed",
     "Enqueued",
+    "Frontier",
     "Held",
     "NewJob",
     "Renewal",

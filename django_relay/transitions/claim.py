@@ -16,6 +16,7 @@ from django.db import connections
 from django.db.models import BooleanField, Func
 from django.db.models.expressions import F, RawSQL
 
+from .frontier import Frontier
 from .session import Session
 
 
@@ -50,12 +51,14 @@ class Claimed:
 @dataclass(frozen=True, slots=True)
 class Claim:
     """The answer to a claim that came back short: the jobs; whether anything else was ``left``, of
-    lower priority than the head or locked for a moment; and whether ``suspects`` are ready, jobs
-    that have cost a process and run alone."""
+    lower priority than the head or locked for a moment; whether ``suspects`` are ready, jobs that
+    have cost a process and run alone; and whether it began behind a frontier, with all before that
+    ``unseen``."""
 
     jobs: tuple[Claimed, ...]
     left: bool
     suspects: bool
+    unseen: bool = False
 
 
 # The names of the worker's queues as given, or of all queues that have something ready: one index
@@ -69,6 +72,11 @@ ANY = """
   )
   FROM queue AS q WHERE q.name IS NOT NULL
 """
+# The queues behind whose frontier a claim starts, and the last job that was taken from each.
+BEHIND = """
+SELECT * FROM unnest(%(names)s::text[], %(worths)s::integer[], %(ids)s::bigint[])
+  AS q(name, worth, last)
+"""
 
 #: What a claim looks at: jobs that may run beside others, or those that have cost a process. Each
 #: is literally the condition of an index, or implies it.
@@ -78,21 +86,23 @@ ALONE = "state = 'ready' AND losses > 0"
 # Locks: the picked job rows, SKIP LOCKED, so no claim waits for another or for a promotion.
 # `head` reads, without a lock, the first job of each queue; `picked` goes through the queues by
 # their heads, highest priority first and then oldest, so that no queue starves another. `bounded`
-# keeps it to rows as good as the head; without, a second claim takes what is `left`, because it was
-# worth less or its head was locked. The outer LIMIT stops the loop: exactly the rows picked are
-# locked. The lock returns the newest version of a row, so `claims` is counted from there and not
-# from the snapshot, and nobody can move the job before `job` does.
+# keeps it to rows as good as the head; without, a second claim takes what is `left`, because it
+# was worth less or its head was locked. `picking` is how long all that took. Behind a frontier
+# both see only what follows it: an index condition, so nothing before it is touched. The outer
+# LIMIT stops the loop: exactly the rows picked are locked. The lock returns the newest version of
+# a row, so `claims` is counted from there and not from the snapshot, and nobody can move the job
+# before `job` does.
 # The lease goes in first, and only jobs whose lease went in are moved: an orphan lease or a full
-# limit holds up one job, never the claim. Two claimers can never get one job: the second finds its
-# row locked or no longer ready.
+# limit holds up one job, never the claim. Two claimers can never get one job: the second finds
+# its row locked or no longer ready.
 # `job` finds its rows by key, one by one, which is what `= ANY (ARRAY[...])` leaves a planner no
 # way around: by a plain join, or a condition on the state, a plan made before the table was
 # analyzed may read every job instead.
 CLAIM = """
 WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
-  SELECT q.name, h.priority FROM queue AS q CROSS JOIN LATERAL (
+  SELECT q.*, h.priority FROM queue AS q CROSS JOIN LATERAL (
     SELECT priority, id FROM django_relay_job
-    WHERE {ready} AND queue = q.name
+    WHERE {ready} AND queue = q.name AND {behind_q}
     ORDER BY (-priority), id LIMIT 1
   ) AS h
   ORDER BY (-h.priority), h.id
@@ -103,7 +113,8 @@ WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
     short.is AND EXISTS (
       SELECT 1 FROM head CROSS JOIN LATERAL (
         SELECT 1 FROM django_relay_job
-        WHERE {ready} AND queue = head.name AND id <> ALL (ARRAY(SELECT id FROM picked))
+        WHERE {ready} AND queue = head.name AND {behind_head}
+          AND id <> ALL (ARRAY(SELECT id FROM picked))
         ORDER BY (-priority), id LIMIT 1
       ) AS r
     ) AS left,
@@ -140,7 +151,9 @@ WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
   SELECT id, 'claimed', clock_timestamp(), claim, token, %(worker)s FROM job
 )
 SELECT
-  rest.left, rest.suspects, j.id, j.token::text, j.claim, j.queue, j.task, j.args, j.kwargs,
+  rest.left, rest.suspects,
+  EXTRACT(EPOCH FROM j.acquired_at - statement_timestamp())::float8 AS picking,
+  j.id, j.token::text, j.claim, j.queue, j.task, j.args, j.kwargs,
   j.priority, j.failures, j.losses, j.interruptions, j.max_attempts, j.timeout, j.metadata,
   j.acquired_at, j.enqueued_at, j.run_after, j.started_at
 FROM rest LEFT JOIN job AS j ON true
@@ -153,7 +166,7 @@ _LIMIT = 987_654_321
 
 
 @cache
-def _pick(database: str, ready: str) -> str:
+def _pick(database: str, ready: str, behind: str) -> str:
     """Compile the pick once."""
     from django_relay.models import Job
 
@@ -166,6 +179,7 @@ def _pick(database: str, ready: str) -> str:
         .filter(
             literally(ready),
             literally("queue = head.name"),
+            literally(behind.format(of="head")),
             literally("(-priority) <= CASE WHEN %(bounded)s THEN -head.priority ELSE 100 END"),
             literally("(start_before IS NULL OR start_before > statement_timestamp())"),
         )
@@ -185,14 +199,64 @@ def _pick(database: str, ready: str) -> str:
 
 
 @cache
-def _statement(database: str, limit: int, any_queue: bool, alone: bool) -> str:
+def _statement(database: str, limit: int, queues: str, alone: bool) -> str:
     ready = ALONE if alone else BESIDE
+    behind = "((-priority), id) > ({of}.worth, {of}.last)" if queues is BEHIND else "true"
     return CLAIM.format(
-        queues=ANY.format(ready=ready) if any_queue else NAMED,
+        queues=queues.format(ready=ready),
         ready=ready,
-        pick=_pick(database, ready).replace(str(_LIMIT), str(int(limit))),
+        behind_q=behind.format(of="q"),
+        behind_head=behind.format(of="head"),
+        pick=_pick(database, ready, behind).replace(str(_LIMIT), str(int(limit))),
         limit=int(limit),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A claim as it is sent, and how its answer is read; see ``claim``."""
+
+    limit: int
+    database: str
+    queues: Sequence[str] | None
+    worker: str
+    lease: float
+    alone: bool = False
+    bounded: bool = True
+    frontier: Frontier | None = None
+
+    @property
+    def _frontier(self) -> Frontier | None:
+        """Claims of other kinds look at other rows, or at all."""
+        return self.frontier if self.bounded and not self.alone else None
+
+    def send(self, cursor: Any) -> None:
+        """Send it."""
+        starts = self._frontier.starts() if self._frontier else []
+        names, worths, ids = zip(*starts, strict=True) if starts else ((), (), ())
+        values = {
+            "queues": None if self.queues is None else list(self.queues),
+            "worker": self.worker,
+            "lease": f"{self.lease} seconds",
+            "bounded": self.bounded,
+            "names": list(names),
+            "worths": list(worths),
+            "ids": list(ids),
+        }
+        limit = 1 if self.alone else self.limit
+        queues = BEHIND if starts else ANY if self.queues is None else NAMED
+        cursor.execute(_statement(self.database, limit, queues, self.alone), values)
+
+    def read(self, cursor: Any) -> Claim:
+        """Read the answer."""
+        rows = cursor.fetchall()
+        left, suspects, picking = rows[0][:3]
+        jobs = tuple(Claimed(*row[3:]) for row in rows if row[3] is not None)
+        frontier, full = self._frontier, len(jobs) >= self.limit
+        unseen = bool(frontier and frontier.behind and not full)
+        if frontier:
+            frontier.reached(jobs, picking=picking or 0.0, full=full)
+        return Claim(jobs, left=left and not unseen, suspects=suspects, unseen=unseen)
 
 
 def claim(
@@ -205,53 +269,25 @@ def claim(
     lease: float,
     alone: bool = False,
     bounded: bool = True,
+    frontier: Frontier | None = None,
 ) -> Claim:
     """Take up to ``limit`` ready jobs of ``queues`` (None: any), each for ``lease`` seconds.
 
     The connection is in autocommit: the claim has committed when this returns. Jobs that have cost
     a process are passed over; with ``alone`` one of them is taken, and no other. ``bounded`` is the
-    first try; an unbounded second one finds jobs behind heads that others have locked.
+    first try; an unbounded second one finds jobs behind heads that others have locked. The
+    ``frontier`` is the session's own, if it claims again and again.
     """
-    with connection.cursor() as cursor:
-        request(
-            cursor,
-            limit,
-            database=database,
-            queues=queues,
-            worker=worker,
-            lease=lease,
-            alone=alone,
-            bounded=bounded,
-        )
-        return taken(cursor)
-
-
-def request(
-    cursor: Any,
-    limit: int,
-    *,
-    database: str,
-    queues: Sequence[str] | None,
-    worker: str,
-    lease: float,
-    alone: bool = False,
-    bounded: bool = True,
-) -> None:
-    """Send a claim; ``taken`` reads the answer."""
-    values = {
-        "queues": None if queues is None else list(queues),
-        "worker": worker,
-        "lease": f"{lease} seconds",
-        "bounded": bounded,
-    }
-    cursor.execute(_statement(database, 1 if alone else limit, queues is None, alone), values)
-
-
-def taken(cursor: Any) -> Claim:
-    """Read the answer to a claim."""
-    rows = cursor.fetchall()
-    return Claim(
-        jobs=tuple(Claimed(*row[2:]) for row in rows if row[2] is not None),
-        left=rows[0][0],
-        suspects=rows[0][1],
+    request = Request(
+        limit=limit,
+        database=database,
+        queues=queues,
+        worker=worker,
+        lease=lease,
+        alone=alone,
+        bounded=bounded,
+        frontier=frontier,
     )
+    with connection.cursor() as cursor:
+        request.send(cursor)
+        return request.read(cursor)

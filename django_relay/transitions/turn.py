@@ -13,7 +13,7 @@ from psycopg import Error
 
 from django_relay.outcomes import Ending
 
-from .claim import Claim, claim, request, taken
+from .claim import Claim, Request, claim
 from .settle import Settled, accepted, is_about_data, present, settle
 
 if TYPE_CHECKING:
@@ -30,11 +30,12 @@ def turn(
     """
     if connection.pipelines:
         try:
-            with connection.together(
-                lambda cursor: present(cursor, endings),
-                lambda cursor: request(cursor, limit, **claiming),
-            ) as (first, second):
-                return accepted(first), taken(second)
+            request = Request(limit=limit, **claiming)
+            with connection.together(lambda cursor: present(cursor, endings), request.send) as (
+                first,
+                second,
+            ):
+                return accepted(first), request.read(second)
         except (Error, UnicodeError) as error:
             if not is_about_data(error):
                 raise

@@ -7,7 +7,7 @@ The enqueue is measured too, as a call and a commit a job, and as a call for a t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from django.db import connection
@@ -43,11 +43,11 @@ def run(*, jobs: int = 4000) -> dict[str, Any]:
 
 def _drain(session: Session, jobs: int, size: int) -> dict[str, Any]:
     backend = ground.rows(session, BACKEND)[0][0]
-    claimed: list[tuple[Claimed, ...]] = []
+    claimed: list[Sequence[Claimed]] = []
 
     def claims() -> Iterable[None]:
         for _ in range(0, jobs, size):
-            claimed.append(ground.claim(session, size, "default", None).jobs)
+            claimed.append(ground.claim(session, size, "default"))
             yield
 
     def endings() -> Iterable[None]:

@@ -12,10 +12,8 @@ from typing import Any
 
 import psycopg
 
-from django_relay.transitions import Session
-
 from . import ground
-from .claims import once
+from .claims import Claimer
 
 #: A ratio is of so many claims on either side.
 SAMPLE = 200
@@ -32,9 +30,10 @@ def run(
     aliases = ("default", "churned")
     with (
         ground.databases(*aliases),
-        ground.session(hot=True) as calm,
-        ground.session("churned", hot=True) as churned,
+        ground.session(hot=True) as one,
+        ground.session("churned", hot=True) as other,
     ):
+        calm, churned = Claimer(one, "default"), Claimer(other, "churned")
         before = _compare(calm, churned, limit)
         snapshot = _open_snapshot()
         began = time.monotonic()
@@ -64,27 +63,27 @@ def _open_snapshot() -> psycopg.Connection[Any]:
     return snapshot
 
 
-def _churn(session: Session, jobs: int, limit: int) -> list[dict[str, float]]:
+def _churn(claimer: Claimer, jobs: int, limit: int) -> list[dict[str, float]]:
     """Enqueue and drain in rounds, as a queue that keeps up; return percentiles by tenths."""
     times, tenths = [], []
     for number in range(jobs // limit):
-        times.append(once(session, "churned", limit, number))
+        times.append(claimer.once(limit, number))
         if len(times) >= jobs // limit // 10:
             tenths.append(ground.rank(times, 50, 95))
             times = []
     return tenths
 
 
-def _compare(calm: Session, churned: Session, limit: int) -> dict[str, Any]:
+def _compare(calm: Claimer, churned: Claimer, limit: int) -> dict[str, Any]:
     times: dict[str, list[float]] = {"calm": [], "churned": []}
     for number in range(SAMPLE):
-        times["calm"].append(once(calm, "default", limit, number))
-        times["churned"].append(once(churned, "churned", limit, number))
+        times["calm"].append(calm.once(limit, number))
+        times["churned"].append(churned.once(limit, number))
     ranks = {name: ground.rank(values, 50, 95) for name, values in times.items()}
     return {**ranks, "p95_ratio": round(ranks["churned"]["p95"] / ranks["calm"]["p95"], 3)}
 
 
-def _recover(calm: Session, churned: Session, limit: int, within: float) -> list[dict[str, Any]]:
+def _recover(calm: Claimer, churned: Claimer, limit: int, within: float) -> list[dict[str, Any]]:
     began, seen = time.monotonic(), []
     while (after := time.monotonic() - began) < within:
         seen.append({"after_s": round(after, 1), **_compare(calm, churned, limit)})

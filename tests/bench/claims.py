@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from django_relay.transitions import Session
+from django_relay.transitions import Frontier, Session
 
 from . import ground
 
@@ -64,24 +64,32 @@ def _take_turns(
     ways = {"any queue": None, "20 queues": QUEUES}
     times: dict[tuple[str, str], list[float]] = {(a, how): [] for how in ways for a in aliases}
     with ExitStack() as stack:
-        sessions = {
-            alias: stack.enter_context(ground.session(alias, hot=True)) for alias in aliases
+        claimers = {
+            alias: Claimer(stack.enter_context(ground.session(alias, hot=True)), alias)
+            for alias in aliases
         }
         for number in range(WARM + rounds):
             for alias, how in times:
-                spent = once(sessions[alias], alias, limit, number, ways[how])
+                spent = claimers[alias].once(limit, number, ways[how])
                 if number >= WARM:
                     times[alias, how].append(spent)
     return times
 
 
-def once(
-    session: Session, alias: str, limit: int, number: int, queues: Sequence[str] | None = None
-) -> float:
-    """Make ``limit`` jobs ready, claim and settle as many; return the claim's milliseconds."""
-    ground.fill(session, limit, queues=[QUEUES[number % len(QUEUES)]])
-    spent, claim = ground.timed(lambda: ground.claim(session, limit, alias, queues))
-    if len(claim.jobs) != limit:
-        raise SystemExit(f"{len(claim.jobs)} of {limit} jobs were claimed in {alias}")
-    ground.settle(session, claim.jobs)
-    return spent
+class Claimer:
+    """Claims in one database, on one session, as a child does."""
+
+    def __init__(self, session: Session, alias: str) -> None:
+        self.session, self._alias = session, alias
+        self._frontier = Frontier()
+
+    def once(self, limit: int, number: int, queues: Sequence[str] | None = None) -> float:
+        """Make ``limit`` jobs ready, claim and settle as many; return the claim's milliseconds."""
+        ground.fill(self.session, limit, queues=[QUEUES[number % len(QUEUES)]])
+        spent, jobs = ground.timed(
+            lambda: ground.claim(self.session, limit, self._alias, queues, self._frontier)
+        )
+        if len(jobs) != limit:
+            raise SystemExit(f"{len(jobs)} of {limit} jobs were claimed in {self._alias}")
+        ground.settle(self.session, jobs)
+        return spent

@@ -52,7 +52,7 @@ def run(*, leases: int = 1000, rounds: int = 50, finished: int = 100_000) -> dic
         with ground.session() as session:
             ground.fill(session, finished, state="successful")
             ground.fill(session, leases)
-            claimed = ground.claim(session, leases, "default", None).jobs
+            claimed = ground.claim(session, leases, "default")
             ground.run(session, "VACUUM ANALYZE")
         before = _counters()
         with ground.session() as session:

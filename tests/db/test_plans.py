@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ import pytest
 from django_relay import outcomes, results, transitions, wakeup
 from django_relay.connection import PLANNED_ONCE, Bookkeeping
 from django_relay.outcomes import Ending
-from django_relay.transitions import Held, NewJob
+from django_relay.transitions import Frontier, Held, NewJob
 
 from .stage import ACTOR, WORKER, Session, Stage
 
@@ -164,6 +165,12 @@ HOT = {
         lambda session, _: transitions.claim(session, 10, queues=None, bounded=False, **CLAIM),
         [READY | SUSPECT],
     ),
+    "claim behind a frontier": Hot(
+        lambda session, held: transitions.claim(
+            session, 10, queues=None, frontier=_come_so_far(held), **CLAIM
+        ),
+        [READY | SUSPECT],
+    ),
     "claim alone": Hot(
         lambda session, _: transitions.claim(session, 10, queues=None, alone=True, **CLAIM),
         [SUSPECT],
@@ -204,10 +211,18 @@ OF_A_CHILD = [
     "claim from any queue",
     "claim from two queues",
     "claim behind locked heads",
+    "claim behind a frontier",
     "claim alone",
     "past of jobs claimed again",
     "settle, look-up and refusal",
 ]
+
+
+def _come_so_far(held: list[Any]) -> Frontier:
+    frontier = Frontier()
+    job: Any = SimpleNamespace(queue="queue 1", priority=0, job_id=held[0][0])
+    frontier.reached([job], picking=60.0, full=True)
+    return frontier
 
 
 def _endings(held: list[Any]) -> list[Ending]:

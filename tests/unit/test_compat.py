@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.dispatch import Signal
+from django.utils.log import RequireDebugTrue
 
 from django_relay import compat
 from django_relay.backend import RelayBackend
@@ -90,3 +91,51 @@ def test_a_receiver_that_exits_is_not_silenced() -> None:
 def test_the_bases_are_the_frameworks_own_classes() -> None:
     assert compat.TaskOf[[int], str] is compat.Task
     assert compat.ContextOf[..., Any] is compat.TaskContext
+
+
+class Elsewhere(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        pass
+
+
+@pytest.fixture
+def quiet(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """The framework's logger as Django's own logging leaves it, and nobody above it."""
+    monkeypatch.setattr(compat, "foreign", lambda signal: False)
+    monkeypatch.setattr(compat.framework, "propagate", False)
+    monkeypatch.setattr(compat.framework, "level", logging.INFO)
+    compat.framework.manager._clear_cache()  # type: ignore[attr-defined]
+    return compat.framework
+
+
+@pytest.mark.parametrize("debug", [True, False])
+def test_lines_that_djangos_console_drops_are_heard_by_nobody(
+    quiet: logging.Logger, settings: Any, monkeypatch: pytest.MonkeyPatch, *, debug: bool
+) -> None:
+    settings.DEBUG = debug
+    console = Elsewhere()
+    console.addFilter(RequireDebugTrue())
+    monkeypatch.setattr(quiet, "handlers", [console])
+    assert compat.heard(compat.task_started) is debug
+
+
+@pytest.mark.parametrize(
+    ("level", "heard"), [(logging.NOTSET, True), (logging.INFO, True), (logging.ERROR, False)]
+)
+def test_a_handler_of_the_projects_own_is_heard_by_its_level(
+    quiet: logging.Logger, monkeypatch: pytest.MonkeyPatch, level: int, *, heard: bool
+) -> None:
+    monkeypatch.setattr(quiet, "handlers", [Elsewhere(level)])
+    assert compat.heard(compat.task_finished) is heard
+    assert not compat.heard(compat.task_enqueued)  # which is logged for debugging
+
+
+def test_a_receiver_of_the_projects_own_is_heard_whatever_is_logged() -> None:
+    def receiver(**kwargs: Any) -> None:
+        pass
+
+    compat.task_started.connect(receiver)
+    try:
+        assert compat.heard(compat.task_started)
+    finally:
+        compat.task_started.disconnect(receiver)
