@@ -13,8 +13,8 @@ from .transitions import Claimed, Settled
 
 @dataclass(slots=True, eq=False)
 class Hand:
-    """One job in hand. ``began`` and ``taken`` are on the monotonic clock; ``on_loop`` tells which
-    kind of slot it takes."""
+    """One job in hand. ``began`` and ``taken`` are on the monotonic clock, ``took`` is how long its
+    handler took; ``on_loop`` tells which kind of slot it takes."""
 
     job: Claimed
     control: Control
@@ -23,6 +23,7 @@ class Hand:
     began: float | None = None
     on_loop: bool = False
     outcome: Outcome | None = None
+    took: float | None = None
     settled: Settled | None = None
     told: bool = False
 
@@ -36,4 +37,4 @@ class Hand:
         if self.outcome is None:
             raise RuntimeError(f"job {self.job.job_id} has no outcome yet")
         ran = None if self.began is None else time.monotonic() - self.began
-        return Ending(self.job.job_id, self.job.token, self.outcome, ran)
+        return Ending(self.job.job_id, self.job.token, self.outcome, ran, self.took)

@@ -271,7 +271,8 @@ class Hands:
                 self._backlog.remove(hand)
             else:
                 self._busy[hand.on_loop] -= 1
-                self._pace.ran(time.monotonic() - hand.began)
+                hand.took = time.monotonic() - hand.began
+                self._pace.ran(hand.took)
             hand.outcome = outcome
             self._ending += 1
             if not self._endings:

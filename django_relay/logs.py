@@ -104,8 +104,8 @@ def _words(job: Claimed, ending: Ending, answer: Settled) -> str:
     error = ending.outcome.error
     if error is not None:
         words += f": {error['class']}"
-    if ending.ran is not None:
-        words += f" ({ending.ran:.3f} s)"
+    if ending.took is not None:
+        words += f" ({ending.took:.3f} s)"
     return words
 
 

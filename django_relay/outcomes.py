@@ -86,10 +86,12 @@ class Ending:
     """An outcome presented under a lease.
 
     ``ran`` is the time since the handler began, in seconds on the worker's monotonic clock, or None
-    when it never began.
+    when it never began. ``took`` is how much of that the handler took, where it is known: an ending
+    may have waited for others, or for the database.
     """
 
     job_id: int
     token: str
     outcome: Outcome
     ran: float | None
+    took: float | None = None

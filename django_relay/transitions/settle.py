@@ -43,7 +43,8 @@ class Settled:
 
 # The endings of a batch, as one JSON text: seven arrays take a driver in Python ten times as long.
 ENDINGS = """json_to_recordset(%(endings)s::json) AS e(
-    job_id bigint, token uuid, verb text, result text, delay float8, data text, ran float8
+    job_id bigint, token uuid, verb text, result text, delay float8, data text, ran float8,
+    took float8
   )"""
 
 # Locks: the leases whose job and token match, in job id order, each with its job row. Job rows that
@@ -109,7 +110,7 @@ WITH held AS MATERIALIZED (
     WHEN d.verb = 'retry' THEN 'retried'
     WHEN d.verb = 'snooze' THEN 'snoozed'
     ELSE 'released'
-  END AS kind, d.at, d.claim, d.worker, d.verb, d.data, d.renewals, d.began, d.delay
+  END AS kind, d.at, d.claim, d.worker, d.verb, d.data, d.renewals, d.began, d.took, d.delay
 ), event AS (
   INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker, data)
   SELECT
@@ -118,7 +119,9 @@ WITH held AS MATERIALIZED (
       'state', state,
       'verb', verb,
       'began', began IS NOT NULL,
-      'ran_ms', round((EXTRACT(EPOCH FROM at - began) * 1000)::numeric, 3),
+      'ran_ms', round(
+        (COALESCE(took, EXTRACT(EPOCH FROM at - began)::float8) * 1000)::numeric, 3
+      ),
       'renewals', NULLIF(renewals, 0),
       'run_after', CASE WHEN state = 'scheduled' THEN at + make_interval(secs => delay) END,
       'error', CASE WHEN kind = 'failed' AND verb = 'release' THEN %(interrupted)s::jsonb END
@@ -295,6 +298,7 @@ def _values(endings: Sequence[Ending]) -> dict[str, object]:
             "delay": float(e.outcome.delay),
             "data": e.outcome.data,
             "ran": e.ran,
+            "took": e.took,
         }
         for e in endings
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -51,6 +52,15 @@ def test_an_ending_says_when_its_handler_began(stage: Stage) -> None:
     assert 2.9 < (found["finished_at"] - found["started_at"]).total_seconds() < 3.1
     (*_, event) = stage.events(job.job_id)
     assert 2900 < event.data["ran_ms"] < 3100
+
+
+def test_an_ending_that_waited_says_how_long_its_handler_took(stage: Stage) -> None:
+    job = held(stage)
+    stage.settle(replace(ending(job, outcomes.succeeded("1"), ran=3.0), took=0.25))
+    found = row(stage, job)
+    assert 2.9 < (found["finished_at"] - found["started_at"]).total_seconds() < 3.1
+    (*_, event) = stage.events(job.job_id)
+    assert event.data["ran_ms"] == 250
 
 
 def test_the_first_start_is_kept_and_the_last_attempt_moves_on(stage: Stage) -> None:
