@@ -17,7 +17,9 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -56,6 +58,8 @@ class Bookkeeper:
             name=f"slots {plan.worker}",
             hot=True,
         )
+        #: Takes in hand a claim that has committed, if that is still to be done.
+        self._unread: Callable[[], None] | None = None
         #: Whose claims these are, and of what.
         self._whose: dict[str, Any] = {
             "database": plan.database,
@@ -82,6 +86,8 @@ class Bookkeeper:
         self.connection.close()
 
     def _turn(self) -> None:
+        if self._unread is not None:
+            self._unread()
         endings = self._hands.wait()
         wanted, alone = self._hands.wanted(ending=len(endings))
         if endings and wanted and not alone:
@@ -127,13 +133,20 @@ class Bookkeeper:
             logs.straightened(transitions.straighten_jobs(self.connection))
 
     def _claimed(self, claim: transitions.Claim, *, asked: float, wanted: int, alone: bool) -> None:
-        try:
-            claim = self._rest(claim, wanted, alone=alone)
-            again = [job.job_id for job in claim.jobs if job.claim > 1]
-            pasts = results.pasts(self.connection, again) if again else {}
-        except ABSENT as error:
-            self._refused(error)
-            raise
+        self._unread = partial(
+            self._take_in,
+            self._rest(claim, wanted, alone=alone),
+            asked=asked,
+            wanted=wanted,
+            alone=alone,
+        )
+        self._unread()
+
+    def _take_in(self, claim: transitions.Claim, *, asked: float, wanted: int, alone: bool) -> None:
+        """Take in hand what was claimed; where the past of its jobs cannot be read, next time."""
+        again = [job.job_id for job in claim.jobs if job.claim > 1]
+        pasts = results.pasts(self.connection, again) if again else {}
+        self._unread = None
         if self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts):
             self._slots.dispatch()
         if claim.unseen:
