@@ -200,6 +200,9 @@ class Bookkeeper:
         self._slots.answered([hand for hand, _ in closed])
         for hand, settled in closed:
             logs.settled(hand.job, hand.ending, settled)
+        with contextlib.suppress(psycopg.Error):  # others look for themselves, too, only later
+            again = [hand.job.queue for hand, settled in closed if settled.state == "ready"]
+            transitions.notify(self.connection, again)
 
 
 class Ear(threading.Thread):

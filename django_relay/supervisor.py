@@ -273,6 +273,7 @@ class Supervisor:
             child.lane = True  # another takes its place
         elif kind == "ready":
             child.ready = True
+            self._maintenance_may_sleep()
             child.say({"kind": "lanes", "open": self._lanes.open})
         elif kind in ("spent", "reload"):
             child.leaving = True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -10,14 +9,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection, connections
 
-from . import tasks
+from django_relay.models import Worker as Row
+
+from . import LONG, tasks
 from .aftercheck import after_check
 from .namespaces import NEW_PIDS, why_not
 from .scene import Scene, enqueue, enqueue_many
 from .waiting import let_pass, wait_until
-from .workers import runs
+from .workers import Worker, runs
 
 pytestmark = pytest.mark.process
+
+POLL = 0.5
 
 SLOW_CLAIMS = """
 CREATE OR REPLACE FUNCTION slow_commit() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -40,35 +43,45 @@ def slow_claims(scene: Scene):
         cursor.execute("DROP TRIGGER slow_commit ON django_relay_job")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("slow_claims")
 def test_a_stop_while_a_claim_commits_loses_nothing_and_costs_no_attempt(scene: Scene) -> None:
     """Rounds of start, claim and stop, in four rows at once on queues of their own."""
-    lanes, rounds = 4, int(os.environ.get("RELAY_TEST_ROUNDS", "3"))
+    lanes, rounds = 4, 13 if LONG else 3
     chance = random.Random(10)
     delays = [[chance.uniform(0, 0.7) for _ in range(rounds)] for _ in range(lanes)]
-    jobs: list[int] = []
+    jobs: list[list[int]] = [[] for _ in range(lanes)]
+    firsts: list[list[int]] = [[] for _ in range(lanes)]
+
+    def ready(worker: Worker, lane: int) -> None:
+        """Wait until a worker claims: it has run what its own queue holds, and what was left."""
+        firsts[lane].append(enqueue(tasks.noop, queue=worker.own))
+        scene.succeeds(firsts[lane][-1], *jobs[lane][-1:], within=60)
 
     def play(lane: int) -> None:
         try:
             for number, delay in enumerate(delays[lane]):
-                worker = scene.start(f"{lane}-{number}", queues=[f"lane-{lane}"])
-                # Ready to claim: it has run what was put into its own queue.
-                scene.succeeds(enqueue(tasks.noop, queue=worker.own), within=60)
-                jobs.append(enqueue(tasks.noop, queue=f"lane-{lane}"))
+                worker = scene.start(f"{lane}-{number}", queues=[f"lane-{lane}"], slots=2)
+                ready(worker, lane)
+                jobs[lane].append(enqueue(tasks.noop, queue=f"lane-{lane}"))
                 let_pass(delay)
                 assert worker.stop(20) == 0
+                job = scene.job(jobs[lane][-1])
+                assert job.state in {"ready", "successful"}
+                assert (job.failures, job.losses, job.interruptions) == (0, 0, 0)
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(lanes) as pool:
         for played in [pool.submit(play, lane) for lane in range(lanes)]:
             played.result()
-    last = scene.start("last", queues=[f"lane-{lane}" for lane in range(lanes)], slots=4)
-    ended = scene.succeeds(*jobs, within=60)
-    assert {(job.failures, job.losses, job.interruptions) for job in ended} == {(0, 0, 0)}
-    for job_id in jobs:
-        assert len(scene.begins(job_id)) == 1
+    last = scene.start("last", queues=[f"lane-{lane}" for lane in range(lanes)], slots=2 * lanes)
+    for lane in range(lanes):
+        ready(last, lane)
+        for job_id, first in zip(jobs[lane], firsts[lane][1:], strict=True):
+            (began,), (following,) = scene.begins(job_id), scene.begins(first)
+            late = (began.at - following.at).total_seconds()
+            assert late < 2 * POLL, "the next worker's first claim passed it by"
     after_check(scene, last)
 
 
@@ -138,3 +151,18 @@ def test_a_stop_gives_back_at_once_what_has_not_begun(scene: Scene) -> None:
             assert (event.at - asked).total_seconds() < 1.0
     scene.succeeds(*running)
     after_check(scene)
+
+
+def test_what_a_stopped_worker_gives_back_wakes_one_that_sleeps(scene: Scene) -> None:
+    stopped = scene.start("a", flags=["--grace", "0.2", "--lease", "60"])
+    gate = scene.directory / "gate"
+    held = enqueue(tasks.hold, str(gate), queue=stopped.own)
+    scene.begun(held, within=40)
+    other = scene.start("b", queues=[stopped.own], flags=["--poll", "60", "--lease", "60"])
+    sleeps = Row.objects.filter(waiting=True, id__contains=f"-{other.pid}-")
+    wait_until(lambda: sleeps.exists(), 40, what="the other one sleeps")
+    stopped.signal(signal.SIGTERM)
+    scene.begun(held, 2, within=30)
+    gate.touch()
+    scene.succeeds(held)
+    after_check(scene, other)
