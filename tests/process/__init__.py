@@ -5,3 +5,8 @@ It starts workers in it (workers.py), enqueues tasks (tasks.py) through the publ
 and reads from the ledger (ledger.py), which handlers write through sessions of their own, how often
 and when they really began. ``after_check`` (aftercheck.py) is the last line of most tests.
 """
+
+import os
+
+#: Whether the cases are played in full: minutes each, asked for by the environment.
+LONG = bool(os.environ.get("RELAY_TEST_LONG"))

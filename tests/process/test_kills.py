@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from . import tasks, times
+from . import LONG, tasks, times
 from .aftercheck import after_check
 from .scene import Scene, Scenes, enqueue
 from .waiting import let_pass, wait_until
@@ -183,6 +183,24 @@ def test_a_job_whose_queue_nobody_serves_is_given_back_and_waits_for_a_worker(
     assert recovery.begins == 2
     assert recovery.kinds == ["enqueued", "claimed", "rescued", "claimed", "succeeded"]
     assert recovery.rescued < LEASE + 1.5
+
+
+def test_a_job_whose_worker_was_the_last_one_waits_for_the_next_worker(scene: Scene) -> None:
+    victim = scene.start("a")
+    job_id = enqueue(tasks.linger, 20, 0.2)
+    scene.begun(job_id, within=60)
+    harm(victim, "group", signal.SIGKILL)
+    let_pass(30 if LONG else LEASE + 2)
+    assert scene.kinds(job_id) == ["enqueued", "claimed"], "there was nobody to give it back"
+
+    busy = enqueue(tasks.rest, 4, queue="only-b")
+    other = scene.start("b")
+    scene.succeeds(busy, job_id, within=60)
+    _, again = scene.begins(job_id)
+    (freed,) = scene.marks(busy, "end")
+    assert (again.at - freed.at).total_seconds() < 2 * POLL
+    assert scene.kinds(job_id) == ["enqueued", "claimed", "rescued", "claimed", "succeeded"]
+    after_check(scene, other)
 
 
 def test_a_child_silent_for_longer_than_stuck_after_is_killed(scene: Scene) -> None:

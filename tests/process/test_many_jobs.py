@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import defaultdict
 from datetime import timedelta
@@ -14,7 +13,7 @@ from django.db import connection, transaction
 from django_relay import transitions
 from django_relay.models import Job
 
-from . import tasks, unruly
+from . import LONG, tasks, unruly
 from .aftercheck import after_check
 from .scene import Scene, enqueue_many
 from .waiting import wait_until
@@ -98,12 +97,8 @@ def check(name: str, jobs: list[int]) -> None:
         assert max(memory[-100:]) - min(memory[:100]) < 5, name
 
 
-#: The long form takes minutes and is asked for by the environment.
-NUMBERS = [40, 5000] if os.environ.get("RELAY_TEST_LONG") else [40]
-
-
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", [40, 5000] if LONG else [40])
 def test_sessions_query_log_and_memory_do_not_grow_with_the_jobs(scene: Scene, number: int) -> None:
     workers = start(scene, number)
     jobs = {name: submit(worker, number) for name, worker in workers.items()}
