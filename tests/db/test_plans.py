@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from django_relay import outcomes, results, transitions, wakeup
-from django_relay.connection import PLANNED_ONCE, Bookkeeping
+from django_relay.connection import PLANNED_EACH_TIME, PLANNED_ONCE, Bookkeeping
 from django_relay.outcomes import Ending
 from django_relay.transitions import Frontier, Held, NewJob
 
@@ -239,7 +239,8 @@ def test_hot_statements_use_their_indexes(loaded: Stage) -> None:
     for name, hot in HOT.items():
         explained = Explained(loaded.db)
         with loaded.db.transaction(force_rollback=True):
-            for setting, value in PLANNED_ONCE.items() if name in OF_A_CHILD else ():
+            planned = PLANNED_ONCE if name in OF_A_CHILD else PLANNED_EACH_TIME
+            for setting, value in planned.items():
                 loaded.db.execute("SELECT set_config(%s, %s, true)", [setting, value])
             hot.call(explained, held)
         assert len(explained.scans) == len(hot.indexes), name
