@@ -167,7 +167,7 @@ class Bookkeeper:
             rest = transitions.claim(
                 self.connection, short, alone=alone, bounded=False, **self._whose
             )
-        except psycopg.Error:
+        except ABSENT:
             return claim  # which is committed; the rest is looked for again
         return replace(rest, jobs=claim.jobs + rest.jobs)
 
@@ -220,13 +220,17 @@ class Ear(threading.Thread):
         """Obey until the supervisor's end closes, then end this process without settling."""
         try:
             while (messages := self._channel.receive(wait=0.2)) is not None:
-                for message in messages:
-                    self._obey(message)
+                self.obey(messages)
                 self._say_alive()
                 self._channel.flush()
                 self._bookkeeper.connection.unstick()
         finally:
             os._exit(0)
+
+    def obey(self, messages: list[dict[str, Any]]) -> None:
+        """Do what the supervisor says."""
+        for message in messages:
+            self._obey(message)
 
     def _say_alive(self) -> None:
         now, idle = time.monotonic(), self._hands.idle
@@ -264,14 +268,17 @@ def main(descriptor: int) -> None:
         signal.signal(number, lambda *_: None)
     os.set_inheritable(descriptor, False)
     channel = Channel(socket.socket(fileno=descriptor))
-    plan = Plan(**_first(channel)["plan"])
+    first, *later = _first(channel)
+    plan = Plan(**first["plan"])
 
     logs.prepare(plan.verbosity)
     hygiene.watch()
     hands = Hands(plan, execution.is_async)
     slots = Slots(plan, hands, channel)
     bookkeeper = Bookkeeper(plan, hands, slots, channel)
-    Ear(plan, channel, hands, bookkeeper).start()
+    ear = Ear(plan, channel, hands, bookkeeper)
+    ear.obey(later)
+    ear.start()
     slots.start()
     channel.post(kind="ready")
     code = 1
@@ -288,8 +295,9 @@ def main(descriptor: int) -> None:
         os._exit(code)
 
 
-def _first(channel: Channel) -> dict[str, Any]:
+def _first(channel: Channel) -> list[dict[str, Any]]:
+    """Wait for the plan; what came with it, an order to finish maybe, follows in the list."""
     while not (messages := channel.receive(wait=1.0)):
         if messages is None:
             os._exit(0)
-    return messages[0]
+    return messages

@@ -232,6 +232,7 @@ class Bookkeeping:
             **(PLANNED_ONCE if self._hot else PLANNED_EACH_TIME),
             "jit": "off",
             "timezone": "UTC",
+            "datestyle": "ISO",
             "statement_timeout": round(self._patience * 1000),
             "lock_timeout": 0,
             "idle_session_timeout": 0,

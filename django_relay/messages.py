@@ -22,6 +22,9 @@ from typing import Any
 
 Message = dict[str, Any]
 
+#: What reading or obeying a message raises that none of ours has written.
+NONSENSE = (KeyError, TypeError, ValueError, RecursionError)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

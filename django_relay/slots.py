@@ -110,7 +110,13 @@ class Slots:
                 self._spawn(hand)
 
     def _spawn(self, hand: Hand) -> None:
-        task = self._loop.create_task(self._run_async(hand), context=contextvars.Context())
+        attempt = self._run_async(hand)
+        try:
+            task = self._loop.create_task(attempt, context=contextvars.Context())
+        except BaseException as error:  # a task has set a factory that makes none
+            attempt.close()
+            self._survive(hand, error)
+            return
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._finished(done, hand))
 

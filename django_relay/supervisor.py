@@ -21,7 +21,7 @@ from .heartbeat import Heartbeat, Report, Reports
 from .interrupts import Interrupts
 from .lanes import Lanes, lane
 from .maintenance import Dead, Identity, Maintenance
-from .messages import Message, Plan
+from .messages import NONSENSE, Message, Plan
 from .nursery import Nursling, reap, spawn
 from .wakeup import Listener, Outlook
 
@@ -84,7 +84,8 @@ class Supervisor:
             identity,
             poll=self._plan.poll,
             notify=self._plan.notify,
-            wake=self.wake,
+            # All: what is still there a poll later, the one that was woken cannot take.
+            wake=lambda: self.tell(None, {"kind": "wake"}),
             hungry=self.hungry,
             looked=self.looked,
         )
@@ -108,7 +109,7 @@ class Supervisor:
                 nursling.say(message)
 
     def wake(self, *, lanes: bool = False) -> None:
-        """Have the child, or lane, with the most free slots look for jobs; it wakes the next."""
+        """Have the child, or lane, that runs the least look for jobs; it wakes the next."""
         awake = [c for c in list(self._children.values()) if c.usable and c.lane is lanes]
         if awake:
             min(awake, key=lambda c: self.reports.count(c.name)).say({"kind": "wake"})
@@ -151,8 +152,8 @@ class Supervisor:
             for child in self._children.values():
                 # After a second signal. Its jobs are given back if the database answers at once.
                 child.kill()
-                reports = self.reports.bury(child.name)
-                self._maintenance.bury(Dead(child.name, reports, interrupted=True))
+                dead = Dead(child.name, self.reports.bury(child.name), self._interrupts.force)
+                self._maintenance.bury(dead)
             for thread in threads:
                 thread.stop()
             self._maintenance.join(timeout=0.5 if self._interrupts.force else OVERTIME)
@@ -248,7 +249,7 @@ class Supervisor:
                 return
             for message in messages:
                 self._obey(child, message)
-        except (KeyError, TypeError, ValueError):
+        except NONSENSE:
             # A handler may have written into the pipe. What such a child says cannot be trusted.
             logger.error("child %s speaks nonsense; it is killed", child.name)
             child.kill()
@@ -301,7 +302,7 @@ class Supervisor:
     def _bury(self, child: Nursling, how: str) -> None:
         if not child.closed:
             # What it said last may still be under way in the pipe.
-            with contextlib.suppress(KeyError, TypeError, ValueError):
+            with contextlib.suppress(*NONSENSE):
                 while messages := child.channel.receive():
                     for message in messages:
                         self._obey(child, message)

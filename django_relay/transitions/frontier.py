@@ -44,7 +44,9 @@ class Frontier:
         pick took. Where it came back short, the next one starts in front."""
         if self.behind:
             self._until = self._until if full else 0.0
-        elif jobs and (picking < SLOW or len(self._passed) > QUEUES):
+        elif not jobs:
+            return
+        elif picking < SLOW or len(self._passed) > QUEUES:
             self._passed.clear()
             return
         else:

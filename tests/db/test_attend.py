@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from django_relay import transitions
+from django_relay.transitions import NewJob
 
 from .stage import Session, Stage
 
@@ -64,3 +68,27 @@ def test_queues_are_notified_once_each_and_only_where_somebody_waits(stage: Stag
     transitions.notify(stage.db, ["mail", "images", "mail"])
     transitions.notify(stage.db, [])
     assert heard(listener) == ["images", "mail"]
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_an_enqueue_notifies_its_queue_only_where_somebody_waits_and_something_is_due(
+    stage: Stage, many: bool
+) -> None:
+    listener = stage.connect()
+    listener.execute("LISTEN django_relay")
+
+    def enqueue(**changes: Any) -> None:
+        values = {"backend": "default", "task": "a.b", "args": "[]", "kwargs": "{}"}
+        job: Any = NewJob(**(values | changes))
+        if many:
+            transitions.enqueue_many(stage.db, job, [("[1]", "{}"), ("[2]", "{}")])
+        else:
+            transitions.enqueue(stage.db, job)
+
+    attend(stage, "busy", waiting=False)
+    enqueue(queue="unheard")
+    attend(stage, "idle")
+    enqueue(queue="later", run_after=timedelta(hours=1))
+    enqueue(queue="silent", notify=False)
+    enqueue(queue="mail")
+    assert heard(listener) == ["mail"]

@@ -15,6 +15,8 @@ from .stage import ACTOR, ERROR, WORKER, Session, Stage, ending, success, told
 
 ASKED, CANCELLED, FINISHED = Cancelled.ASKED, Cancelled.CANCELLED, Cancelled.FINISHED
 
+LEASE = "SELECT 1 FROM django_relay_lease WHERE job_id = %s FOR UPDATE"
+
 
 def cancel(session: Session, *ids: int, force: bool = False) -> dict[int, Cancelled]:
     return transitions.cancel(session, ids, actor=ACTOR, force=force)
@@ -119,6 +121,17 @@ def test_an_ending_waits_for_a_forced_cancel(stage: Stage, commit: bool) -> None
     canceller.commit() if commit else canceller.rollback()
     assert told(*future.result()) == ["refused: cancelled" if commit else "succeeded"]
     assert stage.state(job.job_id) == ("cancelled" if commit else "successful")
+
+
+def test_a_forced_cancel_that_waits_for_a_lease_does_not_hold_its_job(stage: Stage) -> None:
+    """The lease first and then the job, as endings do: else the two could deadlock."""
+    job = held(stage)
+    holder = stage.connect(autocommit=False)
+    holder.execute(LEASE, [job.job_id])
+    future = in_a_thread(stage, job, force=True, behind=holder)
+    assert stage.unlocked("job", "id") == [job.job_id]
+    holder.rollback()
+    assert future.result() == {job.job_id: CANCELLED}
 
 
 def test_an_ending_that_waited_for_a_request_to_stop_heeds_it(stage: Stage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -14,6 +14,11 @@ from django_relay.transitions import Claim
 from .stage import Session, Stage, ending, success, told
 
 CLAIMED = "SELECT count(*), count(DISTINCT token) FROM django_relay_event WHERE kind = 'claimed'"
+
+PAUSING = """
+CREATE FUNCTION pausing.statement_timestamp() RETURNS timestamptz LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN pg_catalog.statement_timestamp(); END $$
+"""
 
 
 def ids(claim: Claim) -> list[int]:
@@ -237,6 +242,34 @@ def test_claim_numbers_rise_with_every_claim_and_are_never_reset(stage: Stage) -
     assert [claim.claim for claim in claims] == [1, 2, 3, 4, 5]
     assert len({claim.token for claim in claims}) == 5
     assert (claims[-1].failures, claims[-1].losses, claims[-1].interruptions) == (0, 0, 0)
+
+
+@pytest.fixture
+def pausing(stage: Stage) -> Iterator[tuple[Session, Session]]:
+    """A session whose claims wait between their snapshot and their lock, and one that they wait
+    for: its claims compare a ``start_before`` with a clock that stands behind a lock."""
+    stage.db.execute("DROP SCHEMA IF EXISTS pausing CASCADE")
+    stage.db.execute("CREATE SCHEMA pausing")
+    stage.db.execute(PAUSING)
+    claimer, holder = stage.connect(), stage.connect(autocommit=False)
+    claimer.execute("SET search_path = pausing, pg_catalog, public")
+    holder.execute("SELECT pg_advisory_xact_lock(7)")
+    yield claimer, holder
+    holder.rollback()
+    stage.db.execute("DROP SCHEMA pausing CASCADE")
+
+
+def test_a_claim_number_is_counted_from_the_row_it_locked_and_not_from_the_one_it_saw(
+    stage: Stage, pausing: tuple[Session, Session]
+) -> None:
+    claimer, holder = pausing
+    stage.enqueue(start_before=datetime(2100, 1, 1, tzinfo=UTC))
+    future = stage.start(stage.claim, claimer)
+    stage.wait_blocked(claimer, by=holder)
+    first = stage.claim()
+    stage.settle(ending(first, outcomes.released()))
+    holder.rollback()
+    assert (first.claim, future.result().claim) == (1, 2)
 
 
 def test_counters_stay_at_their_bound(stage: Stage) -> None:

@@ -37,6 +37,23 @@ def test_each_call_becomes_a_job_in_its_place_with_its_first_event() -> None:
         assert (result.status, result.enqueued_at) == ("READY", job.enqueued_at)
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_in_autocommit_no_job_is_stored_without_its_first_event(many: bool) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE django_relay_event ADD CONSTRAINT none CHECK (kind <> 'enqueued') "
+            "NOT VALID"
+        )
+    try:
+        with pytest.raises(Exception, match="none"):
+            tasks.echo.enqueue_many(calls(2)) if many else tasks.echo.enqueue(1)
+        assert not Job.objects.exists()
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE django_relay_event DROP CONSTRAINT none")
+
+
 @pytest.mark.django_db
 def test_a_thousand_jobs_take_one_statement() -> None:
     with CaptureQueriesContext(

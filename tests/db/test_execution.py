@@ -46,6 +46,17 @@ class Unlucky(Snooze):
         Exception.__init__(self)
 
 
+class Exiting(Snooze):
+    """A Snooze that ends whoever asks it for how long."""
+
+    def __init__(self) -> None:
+        Exception.__init__(self)
+
+    @property
+    def delay(self) -> timedelta:
+        raise SystemExit
+
+
 def _leave_open() -> str:
     with connection.cursor() as cursor:
         cursor.execute("BEGIN")
@@ -69,6 +80,7 @@ ENDS: dict[str, Callable[[], Any]] = {
     "fail": lambda: _raise(Fail("never")),
     "snooze": lambda: _raise(Snooze(MINUTE)),
     "snooze without a delay": lambda: _raise(Unlucky()),
+    "snooze and exit": lambda: _raise(Exiting()),
     "exit": lambda: _raise(SystemExit(3)),
     "interrupt": lambda: _raise(KeyboardInterrupt()),
     "cancel": lambda: _raise(asyncio.CancelledError()),
@@ -171,6 +183,7 @@ Run = Callable[..., Outcome]
         ("fail", Verb.FAIL, "django_relay.exceptions.Fail"),
         ("snooze", Verb.SNOOZE, '{"delay": 60.0}'),
         ("snooze without a delay", Verb.RETRY, f"{HERE}.Unlucky"),
+        ("snooze and exit", Verb.RETRY, f"{HERE}.Exiting"),
         ("exit", Verb.RETRY, "builtins.SystemExit"),
         ("interrupt", Verb.RETRY, "builtins.KeyboardInterrupt"),
         ("cancel", Verb.RETRY, "asyncio.exceptions.CancelledError"),

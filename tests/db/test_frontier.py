@@ -78,3 +78,11 @@ def test_claims_of_another_kind_do_not_look_at_the_frontier(
         stage.db.execute("UPDATE django_relay_job SET losses = 1 WHERE id = %s", [job])
     assert ids(stage.claim_up_to(1, frontier=frontier, **how)) == [job]
     assert frontier.starts()
+
+
+def test_a_look_in_front_that_finds_nothing_keeps_no_old_frontier_alive(stage: Stage) -> None:
+    stage.enqueue()
+    frontier = come_so_far(stage.claim_up_to(1))
+    assert not stage.claim_up_to(1, frontier=frontier).jobs
+    assert not stage.claim_up_to(1, frontier=frontier).unseen
+    assert not frontier.starts()

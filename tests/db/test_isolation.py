@@ -92,3 +92,20 @@ def test_an_error_leaves_no_transaction_of_a_pinned_session_open(stage: Stage) -
         assert worker.session().info.transaction_status == TransactionStatus.IDLE
         answers = transitions.settle(worker, [ending(job, unsendable)])
         assert told(*answers.values()) == ["retried"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "ours"),
+    [
+        ("statement_timeout", "20s"),
+        ("lock_timeout", "0"),
+        ("idle_session_timeout", "0"),
+        ("idle_in_transaction_session_timeout", "20s"),
+    ],
+)
+def test_bookkeeping_has_bounds_of_its_own_whatever_those_of_the_role(
+    stage: Stage, setting: str, ours: str
+) -> None:
+    with role_with(stage, setting, "7654ms") as worker, worker.cursor() as cursor:
+        cursor.execute(f"SHOW {setting}")
+        assert cursor.fetchone() == (ours,)

@@ -180,6 +180,21 @@ def test_a_renewal_cannot_revive_a_lease_that_ran_out(stage: Stage) -> None:
     assert stage.lease(job.job_id) == before
 
 
+def test_a_second_renewal_does_not_move_the_beginning(stage: Stage) -> None:
+    job = held(stage)
+    begun = "SELECT begun_at FROM django_relay_lease"
+    for ran in (60.0, 1.0):
+        transitions.renew(stage.db, [Held(job.job_id, job.token, ran)], lease=600)
+    assert stage.value(begun) < stage.value("SELECT clock_timestamp() - interval '50 seconds'")
+
+
+def test_a_renewal_keeps_no_lease_of_a_job_that_a_hand_moved(stage: Stage) -> None:
+    job = held(stage)
+    stage.set(job.job_id, state="ready")
+    answer = renew(stage.db, job)
+    assert (answer.kept, answer.gone) == (frozenset(), {job.token})
+
+
 def test_a_renewal_learns_that_its_lease_was_taken_or_asked_to_stop(stage: Stage) -> None:
     asked, taken, kept = held(stage), held(stage), held(stage)
     transitions.cancel(stage.db, [asked.job_id], actor=ACTOR)
@@ -240,13 +255,15 @@ def unindexed(stage: Stage) -> Session:
 
 
 def in_reverse(stage: Stage) -> list[Claimed]:
-    """Three running jobs in the order of their ids, whose leases lie in the table the other way."""
+    """Three running jobs in the order of their ids, which lie in the tables the other way, as do
+    their leases."""
     stage.fill(3)
     jobs = stage.claim_up_to(3).jobs
     rows = stage.all("DELETE FROM django_relay_lease RETURNING django_relay_lease.*")
     marks = ", ".join(["%s"] * len(rows[0]))
     for row in sorted(rows, reverse=True):
         stage.db.execute(f"INSERT INTO django_relay_lease VALUES ({marks})", row)
+        stage.set(row[0], priority=0)  # which writes the job's row anew, behind the others
     return list(jobs)
 
 

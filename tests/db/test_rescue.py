@@ -154,6 +154,13 @@ def test_what_never_began_is_released_free_also_with_one_attempt(stage: Stage) -
     assert stage.claim().claim == job.claim + 1
 
 
+def test_what_a_renewal_says_has_begun_counts_although_no_report_is_left(stage: Stage) -> None:
+    job = held(stage, max_attempts=1)
+    transitions.renew(stage.db, [Held(job.job_id, job.token, 1.0)], lease=600)
+    (rescued,) = transitions.rescue_child(stage.db, WORKER, begun=[])
+    assert (rescued.state, rescued.losses) == ("failed", 1)
+
+
 def test_with_one_attempt_a_job_that_began_is_never_started_again(stage: Stage) -> None:
     job = held(stage, max_attempts=1)
     (rescued,) = transitions.rescue_child(stage.db, WORKER, begun=[job.token])

@@ -53,6 +53,18 @@ def test_a_turn_is_one_transaction(stage: Stage, child: Bookkeeping) -> None:
     assert stage.value(query, [job.job_id]) == stage.value(query, [other])
 
 
+def test_a_turn_may_claim_what_its_own_ending_has_given_back(
+    stage: Stage, child: Bookkeeping
+) -> None:
+    """The leases of the endings come first in the lock order, and so do the endings."""
+    job_id = stage.enqueue()
+    (job,) = transitions.claim(child, 1, **CLAIMING).jobs
+    given_back = Ending(job_id, job.token, outcomes.released(), None)
+    answers, claim = transitions.turn(child, [given_back], 1, **CLAIMING)
+    assert answers[job.token].kind == "released"
+    assert [(each.job_id, each.claim) for each in claim.jobs] == [(job_id, 2)]
+
+
 def test_a_late_ending_is_refused_and_the_claim_stands(stage: Stage, child: Bookkeeping) -> None:
     late = stage.enqueue()
     (job,) = transitions.claim(child, 1, **CLAIMING).jobs

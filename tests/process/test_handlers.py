@@ -12,6 +12,7 @@ from . import tasks, unruly
 from .aftercheck import after_check
 from .faulty import raise_at_end, raise_at_start
 from .scene import Scene, enqueue, enqueue_many
+from .waiting import wait_until
 
 pytestmark = pytest.mark.process
 
@@ -123,3 +124,17 @@ def test_receivers_and_logging_that_raise_decide_nothing(scene: Scene, cases: li
         if "logging" not in case:
             assert (raise_at_start.__qualname__ in worker.said) == ("started" in case)
             assert (raise_at_end.__qualname__ in worker.said) == ("finished" in case)
+
+
+def test_receivers_are_told_once_of_each_end(scene: Scene) -> None:
+    """Each call of a receiver that raises is a line in the log."""
+    env = {"RELAY_TEST_APPS": "tests.process.faulty.Faulty", "RELAY_TEST_FAULTS": "finished"}
+    worker = scene.start("a", slots=1, env=env)
+    succeeds = enqueue(tasks.succeed_or_raise, True)
+    fails = enqueue(tasks.succeed_or_raise.using(max_attempts=1), False)
+    scene.reaches("failed", fails, within=40)
+    scene.succeeds(succeeds, *(enqueue(tasks.noop) for _ in range(3)))
+    for job_id in (succeeds, fails):
+        line = f"about job {job_id}\n"
+        wait_until(lambda line=line: line in worker.said, 20, what="a receiver was told")
+        assert worker.said.count(line) == 1

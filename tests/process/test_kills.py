@@ -11,7 +11,7 @@ from . import LONG, tasks, times
 from .aftercheck import after_check
 from .scene import Scene, Scenes, enqueue
 from .waiting import let_pass, wait_until
-from .workers import Worker, send
+from .workers import Worker, runs, send
 
 pytestmark = pytest.mark.process
 
@@ -227,3 +227,30 @@ def test_a_stopped_child_is_replaced_after_a_lease_and_ends_when_it_goes_on(scen
     send([first.pid], signal.SIGCONT)
     wait_until(lambda: first.pid not in worker.children, 20, what="the first one ends")
     after_check(scene, worker)
+
+
+def test_what_was_fetched_ahead_costs_no_loss_when_its_child_is_killed(scene: Scene) -> None:
+    worker = scene.start("a", slots=1, flags=["--prefetch", "1"])
+    gate = scene.directory / "gate"
+    running = enqueue(tasks.hold, str(gate))
+    first = scene.begun(running)
+    ahead = enqueue(tasks.noop)
+    wait_until(lambda: scene.lease(ahead), 10, what="the other job is fetched ahead")
+    send([first.pid], signal.SIGKILL)
+    gate.touch()
+    for job, losses in zip(scene.succeeds(running, ahead, within=40), (1, 0), strict=True):
+        assert job.losses == losses
+    assert scene.kinds(ahead)[:3] == ["enqueued", "claimed", "released"]
+    after_check(scene, worker)
+
+
+def test_children_whose_supervisor_was_killed_end_at_once_and_settle_nothing(scene: Scene) -> None:
+    worker = scene.start("a", slots=2)
+    gate = scene.directory / "gate"
+    job_id = enqueue(tasks.hold, str(gate))
+    scene.begun(job_id)
+    children = worker.children
+    send([worker.pid], signal.SIGKILL)
+    wait_until(lambda: not any(map(runs, children)), 20, what="its children have ended")
+    gate.touch()
+    assert scene.kinds(job_id) == ["enqueued", "claimed"]

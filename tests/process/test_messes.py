@@ -10,6 +10,7 @@ from . import tasks, unruly
 from .aftercheck import after_check
 from .scene import Scene, enqueue
 from .waiting import wait_until
+from .workers import children_of
 
 pytestmark = pytest.mark.process
 
@@ -60,4 +61,13 @@ def test_no_job_finds_what_another_has_left_in_its_session(
     with connection.cursor() as cursor:
         cursor.execute(LOCKS)
         assert cursor.fetchone() == (0,)
+    after_check(scene, worker)
+
+
+def test_a_copy_of_its_process_that_a_handler_lets_return_ends_there(scene: Scene) -> None:
+    worker = scene.start("a", slots=1)
+    scene.succeeds(enqueue(unruly.leave_a_mess, "fork"), within=40)
+    (child,) = worker.children
+    wait_until(lambda: not children_of(child), 20, what="the copy has ended")
+    wait_until(lambda: "a task forked has returned" in worker.said, 20, what="it has said so")
     after_check(scene, worker)

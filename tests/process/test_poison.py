@@ -157,3 +157,21 @@ def test_a_lane_with_nothing_to_do_is_woken_for_the_next_such_job(scene: Scene) 
     (first,), (second,) = (scene.events(suspect, "claimed") for suspect in suspects)
     assert first.worker == second.worker
     after_check(scene, worker)
+
+
+def test_a_lane_with_nothing_to_do_finds_the_next_such_job_while_every_slot_is_busy(
+    scene: Scene,
+) -> None:
+    worker = scene.start("a", slots=1)
+    gate = scene.directory / "gate"
+    held = enqueue(tasks.hold, str(gate))
+    scene.begun(held, within=40)
+    for _ in range(2):
+        suspect = enqueue(tasks.noop, queue="later")
+        with connection.cursor() as cursor:
+            cursor.execute(SUSPECT, [suspect])
+        scene.succeeds(suspect, within=40)
+    assert scene.job(held).state == "running"
+    gate.touch()
+    scene.succeeds(held)
+    after_check(scene, worker)

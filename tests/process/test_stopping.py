@@ -166,3 +166,18 @@ def test_what_a_stopped_worker_gives_back_wakes_one_that_sleeps(scene: Scene) ->
     gate.touch()
     scene.succeeds(held)
     after_check(scene, other)
+
+
+def test_a_child_that_hears_nothing_is_killed_after_its_grace_and_costs_no_loss(
+    scene: Scene,
+) -> None:
+    """Its handler holds the GIL. Five seconds beyond the grace are over."""
+    worker = scene.start("a", flags=["--grace", "0.5"])
+    job_id = enqueue(tasks.hog, 40)
+    scene.begun(job_id)
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(25) == 0
+    assert scene.kinds(job_id) == ["enqueued", "claimed", "released"]
+    job = scene.job(job_id)
+    assert (job.losses, job.interruptions) == (0, 1)
+    after_check(scene)

@@ -14,6 +14,7 @@ from django_relay.hand import Hand
 from django_relay.hands import Hands
 from django_relay.messages import Plan
 from django_relay.transitions import Claim, Claimed, Settled
+from tests.process.waiting import wait_until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -97,7 +98,9 @@ def test_a_child_with_nothing_in_hand_takes_a_job_that_runs_alone_and_is_a_lane_
     given(hands, suspects=True)
     assert hands.wanted() == (1, True)
     given(hands, job(losses=1), alone=True)
-    assert hands.wanted() == (0, False)
+    hands.wake()
+    wait_until(lambda: hands._pace.pause <= 0, 4, what="claims may be sent")
+    assert hands.wanted()[0] == 0
     run(hands, taken(hands))
     assert hands.wanted() == (1, True)
 
@@ -114,4 +117,5 @@ def test_a_child_with_something_in_hand_takes_no_job_that_runs_alone() -> None:
     hands = Hands(plan(), lambda path: False)
     given(hands, job(), suspects=True)
     taken(hands)
+    wait_until(lambda: hands._pace.pause <= 0, 4, what="claims may be sent")
     assert hands.wanted()[0] == 0

@@ -1,0 +1,77 @@
+"""What maintenance takes back from a child that has died, and when it looks the next time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from django_relay.connection import Bookkeeping
+from django_relay.heartbeat import Report
+from django_relay.maintenance import Dead, Identity, Maintenance
+from django_relay.transitions import Claimed
+
+from .stage import WORKER, Stage
+
+
+@pytest.fixture
+def maintenance(stage: Stage) -> Iterator[Maintenance]:
+    """Maintenance whose thread does not run."""
+    connection = Bookkeeping("default", pooled=False, patience=20.0, name="test")
+    yield Maintenance(
+        connection,
+        Identity(worker="host-1-abc", queues=None, processes=1, slots=1, version="0"),
+        poll=60.0,
+        notify=True,
+        wake=lambda: None,
+        hungry=lambda: True,
+        looked=lambda outlook: None,
+    )
+    connection.close()
+
+
+def report(job: Claimed) -> Report:
+    return Report(WORKER, job.job_id, job.token, time.monotonic(), None)
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "kind", "counters"), [(True, "released", (0, 1)), (False, "rescued", (1, 0))]
+)
+def test_who_was_killed_to_stop_the_worker_has_lost_nothing(
+    stage: Stage,
+    maintenance: Maintenance,
+    interrupted: bool,
+    kind: str,
+    counters: tuple[int, int],
+) -> None:
+    job_id = stage.enqueue()
+    job = stage.claim()
+    maintenance.bury(Dead(WORKER, [report(job)], interrupted=interrupted))
+    maintenance._bury_dead()
+    assert stage.kinds(job_id) == ["enqueued", "claimed", kind]
+    found = stage.job(job_id) or {}
+    assert (found["losses"], found["interruptions"]) == counters
+
+
+def test_what_a_dead_child_claimed_with_its_last_statement_is_taken_back_too(
+    stage: Stage, maintenance: Maintenance
+) -> None:
+    maintenance.bury(Dead(WORKER, [], interrupted=False))
+    maintenance._bury_dead()
+    job_id = stage.enqueue()
+    stage.claim()
+    maintenance._bury_dead()
+    assert stage.kinds(job_id) == ["enqueued", "claimed", "released"]
+
+
+def test_the_next_pass_comes_when_a_lease_ends_or_a_job_is_due(
+    stage: Stage, maintenance: Maintenance
+) -> None:
+    assert maintenance._pass() == 60.0
+    stage.enqueue(run_after=timedelta(seconds=30))
+    assert maintenance._pass() <= 30.0
+    stage.enqueue()
+    stage.claim(lease=15.0)
+    assert maintenance._pass() <= 15.0
