@@ -21,15 +21,16 @@ import psycopg
 from django.db import connections
 from psycopg import sql
 
-# Whether the session's default isolation is not the one needed, and whether the role would have it
-# read-only. Where the whole server or database is, somebody is moving it: writing on would be lost,
-# and so would the attempts of jobs whose handlers then cannot write.
+# Whether the session's default isolation is not the one needed; whether the role would have it
+# read-only (where the whole server or database is, somebody is moving it: writing on would be lost,
+# and so would the attempts of jobs whose handlers then cannot write); and whether what has
+# committed could be lost, or a claim might be made twice under one number.
 DEFAULTS = """
 SELECT current_setting('default_transaction_isolation') <> 'read committed', EXISTS (
   SELECT 1 FROM pg_settings
   WHERE name = 'default_transaction_read_only' AND setting = 'on'
     AND source NOT IN ('configuration file', 'command line', 'environment variable', 'database')
-)
+), current_setting('synchronous_commit') = 'off'
 """
 
 # A plan made on empty tables would scan them for ever, so statements are planned anew each time;
@@ -219,7 +220,10 @@ class Bookkeeping:
             role = django.settings_dict["OPTIONS"].get("assume_role")
             if role:
                 session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
-            stricter, read_only = session.execute(DEFAULTS).fetchone() or (False, False)
+            found = session.execute(DEFAULTS).fetchone()
+            stricter, read_only, careless = found or (False, False, False)
+            if careless and not self._pooled:
+                session.execute("SET synchronous_commit = on")
         except BaseException:
             self.close()
             raise

@@ -47,16 +47,14 @@ ENDINGS = """json_to_recordset(%(endings)s::json) AS e(
     took float8
   )"""
 
-# Locks: the leases whose job and token match, in job id order, each with its job row. Job rows that
-# somebody else has locked are skipped and their endings left for another time: to wait for them
-# would hold this lease, which then could not be renewed, and all others of the batch. Every
-# statement that locks several leases does so in this order, so endings, renewals and cancels cannot
-# deadlock.
-# `held` waits for the lease's lock; only then does `live` compare the end with the clock. Compared
-# before the wait, a late worker would be accepted (a lock released after the end leaves the row
-# unchanged, so nothing would be checked again). The job's columns in `held` are those of the locked
-# row; its state is compared as `was`. Rows are found by key, one by one (`= ANY (ARRAY[...])`), as
-# in a claim and for its reason.
+# Locks: the leases whose job and token match, in job id order, each with its job row. What somebody
+# else has locked is skipped, and its ending left for another time: to wait for it would keep all
+# others of the batch from their ends, and their leases from being renewed. So an ending waits for
+# nobody and is in no deadlock.
+# `live` compares the end with the clock only when `held` has the lock: nobody can delete the lease
+# or move the job from then on. The columns in `held` are those of the locked rows; the job's state
+# is compared as `was`. Rows are found by key, one by one (`= ANY (ARRAY[...])`), as in a claim and
+# for its reason.
 # One rival can delete a lease row; whoever finds it gone changes nothing.
 SETTLE = f"""
 WITH held AS MATERIALIZED (
@@ -67,7 +65,7 @@ WITH held AS MATERIALIZED (
   JOIN django_relay_lease AS l ON l.job_id = ANY (ARRAY[e.job_id]) AND l.token = e.token
   JOIN django_relay_job AS j ON j.id = ANY (ARRAY[e.job_id])
   ORDER BY e.job_id
-  FOR UPDATE OF l
+  FOR UPDATE OF l SKIP LOCKED
   FOR NO KEY UPDATE OF j SKIP LOCKED
 ), live AS MATERIALIZED (
   SELECT held.*, clock_timestamp() AS at FROM held WHERE expires_at > clock_timestamp()
@@ -197,7 +195,7 @@ _INTERRUPTED = (
 def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
     """Present ``endings`` under their tokens and tell by token what became of each.
 
-    One whose job's row somebody else has locked is in the answer not at all: present it again.
+    One whose lease or job somebody else has locked is in the answer not at all: present it again.
 
     A value that the database refuses to store spoils its own ending only: the batch is halved until
     that one is found, and its attempt is failed with what the database said.
@@ -268,7 +266,7 @@ def others(
     missing = [ending for ending in endings if ending.token not in accepted]
     if not missing:
         return {}
-    # Their jobs' rows were locked by somebody: neither accepted nor refused yet.
+    # Their leases or jobs were locked by somebody: neither accepted nor refused yet.
     busy = still_held(connection, [(ending.job_id, ending.token) for ending in missing])
     return refuse(connection, [each for each in missing if each.token not in busy])
 

@@ -179,7 +179,7 @@ class Acts:
         def judge(model: Model, answer: dict[str, str]) -> None:
             model.settle(answer, endings=endings)
 
-        return Act(name, ask, judge, tuple(job_id for job_id, *_ in given), waits=True)
+        return Act(name, ask, judge, tuple(job_id for job_id, *_ in given))
 
     def rescue_child(self, dice: Random) -> Act:
         worker = dice.choice(WORKERS)

@@ -112,14 +112,13 @@ def test_a_cancel_that_waited_for_an_ending_that_failed_finds_the_lease(
 
 
 @pytest.mark.parametrize("commit", [False, True])
-def test_an_ending_waits_for_a_forced_cancel(stage: Stage, commit: bool) -> None:
+def test_an_ending_is_put_off_by_a_forced_cancel(stage: Stage, commit: bool) -> None:
     job = held(stage)
-    canceller, settler = stage.connect(autocommit=False), stage.connect()
+    canceller = stage.connect(autocommit=False)
     cancel(canceller, job.job_id, force=True)
-    future = stage.start(stage.settle, success(job), session=settler)
-    stage.wait_blocked(settler, by=canceller)
+    assert transitions.settle(stage.db, [success(job)]) == {}
     canceller.commit() if commit else canceller.rollback()
-    assert told(*future.result()) == ["refused: cancelled" if commit else "succeeded"]
+    assert told(*stage.settle(success(job))) == ["refused: cancelled" if commit else "succeeded"]
     assert stage.state(job.job_id) == ("cancelled" if commit else "successful")
 
 
@@ -134,14 +133,13 @@ def test_a_forced_cancel_that_waits_for_a_lease_does_not_hold_its_job(stage: Sta
     assert future.result() == {job.job_id: CANCELLED}
 
 
-def test_an_ending_that_waited_for_a_request_to_stop_heeds_it(stage: Stage) -> None:
+def test_an_ending_that_was_put_off_by_a_request_to_stop_heeds_it(stage: Stage) -> None:
     job = held(stage)
-    canceller, settler = stage.connect(autocommit=False), stage.connect()
+    canceller = stage.connect(autocommit=False)
     assert cancel(canceller, job.job_id) == {job.job_id: ASKED}
-    future = stage.start(stage.settle, ending(job, outcomes.snoozed(60)), session=settler)
-    stage.wait_blocked(settler, by=canceller)
+    assert transitions.settle(stage.db, [ending(job, outcomes.snoozed(60))]) == {}
     canceller.commit()
-    assert told(*future.result()) == ["cancelled"]
+    assert told(*stage.settle(ending(job, outcomes.snoozed(60)))) == ["cancelled"]
 
 
 def test_a_rescue_passes_by_a_forced_cancel(stage: Stage) -> None:

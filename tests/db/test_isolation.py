@@ -32,7 +32,7 @@ def role_with(stage: Stage, setting: str, value: str) -> Iterator[Bookkeeping]:
 
 
 @pytest.mark.parametrize("isolation", STRICTER)
-def test_an_ending_sees_the_renewal_it_waited_for_whatever_the_role_says(
+def test_an_ending_sees_the_renewal_that_put_it_off_whatever_the_role_says(
     stage: Stage, isolation: str
 ) -> None:
     stage.enqueue()
@@ -46,10 +46,9 @@ def test_an_ending_sees_the_renewal_it_waited_for_whatever_the_role_says(
         # A snapshot of the whole transaction could not be serialized with the renewal.
         holder = stage.connect(autocommit=False)
         transitions.renew(holder, [Held(job.job_id, job.token, 1.0)], lease=600)
-        future = stage.start(transitions.settle, worker, [success(job)])
-        stage.wait_blocked(worker.session(), by=holder)
+        assert transitions.settle(worker, [success(job)]) == {}
         holder.commit()
-        assert told(*future.result().values()) == ["succeeded"]
+        assert told(*transitions.settle(worker, [success(job)]).values()) == ["succeeded"]
 
 
 @pytest.mark.parametrize("isolation", STRICTER)
@@ -109,3 +108,13 @@ def test_bookkeeping_has_bounds_of_its_own_whatever_those_of_the_role(
     with role_with(stage, setting, "7654ms") as worker, worker.cursor() as cursor:
         cursor.execute(f"SHOW {setting}")
         assert cursor.fetchone() == (ours,)
+
+
+def test_what_a_worker_commits_is_on_the_disk_whatever_the_role_says(stage: Stage) -> None:
+    with role_with(stage, "synchronous_commit", "off") as worker, worker.cursor() as cursor:
+        cursor.execute("SHOW synchronous_commit")
+        assert cursor.fetchone() == ("on",)
+    careful = "remote_apply"
+    with role_with(stage, "synchronous_commit", careful) as worker, worker.cursor() as cursor:
+        cursor.execute("SHOW synchronous_commit")
+        assert cursor.fetchone() == (careful,)

@@ -30,35 +30,32 @@ def renew(session: Session, *jobs: Claimed) -> transitions.Renewal:
     return transitions.renew(session, [Held(job.job_id, job.token, 1.0) for job in jobs], lease=600)
 
 
-def settle_in_a_thread(stage: Stage, job: Claimed, *, behind: Session) -> Any:
-    """Start a success of ``job`` that waits for a lock of ``behind``, and return its future."""
-    settler = stage.connect()
-    future = stage.start(stage.settle, success(job), session=settler)
-    stage.wait_blocked(settler, by=behind)
-    return future
+def put_off(stage: Stage, job: Claimed) -> None:
+    """Present a success of ``job``, whose lease somebody has locked: nothing is said about it."""
+    assert transitions.settle(stage.db, [success(job)]) == {}
 
 
 # ------------------------------------------------------------------ endings, the end (I1, I5)
 
 
-def test_an_ending_that_waited_past_its_end_is_refused(stage: Stage) -> None:
+def test_an_ending_that_was_put_off_past_its_end_is_refused(stage: Stage) -> None:
     job = held(stage, lease=0.3)
     holder = stage.connect(autocommit=False)
     holder.execute(LOCK, [job.job_id])
-    late = settle_in_a_thread(stage, job, behind=holder)
+    put_off(stage, job)
     stage.wait_expired(job.job_id)
     holder.rollback()
-    assert told(*late.result()) == ["refused: expired"]
+    assert told(*stage.settle(success(job))) == ["refused: expired"]
     assert stage.state(job.job_id) == "running"
 
 
-def test_an_ending_that_waited_and_is_still_in_time_is_accepted(stage: Stage) -> None:
+def test_an_ending_that_was_put_off_and_is_still_in_time_is_accepted(stage: Stage) -> None:
     job = held(stage)
     holder = stage.connect(autocommit=False)
     holder.execute(LOCK, [job.job_id])
-    waiting = settle_in_a_thread(stage, job, behind=holder)
+    put_off(stage, job)
     holder.rollback()
-    assert told(*waiting.result()) == ["succeeded"]
+    assert told(*stage.settle(success(job))) == ["succeeded"]
 
 
 def test_an_ending_in_a_transaction_begun_before_the_end_is_refused(stage: Stage) -> None:
@@ -74,23 +71,23 @@ def test_an_ending_in_a_transaction_begun_before_the_end_is_refused(stage: Stage
 # ------------------------------------------------------------------ rescues (I2, I3, I4, I7)
 
 
-def test_an_ending_that_waited_for_a_rescue_is_refused(stage: Stage) -> None:
+def test_an_ending_that_met_a_rescue_is_refused(stage: Stage) -> None:
     job = held(stage)
     rescuer = stage.connect(autocommit=False)
     assert len(transitions.rescue_child(rescuer, WORKER, begun=[job.token])) == 1
-    late = settle_in_a_thread(stage, job, behind=rescuer)
+    put_off(stage, job)
     rescuer.commit()
-    assert told(*late.result()) == ["refused: superseded"]
+    assert told(*stage.settle(success(job))) == ["refused: superseded"]
     assert stage.state(job.job_id) == "ready"
 
 
-def test_an_ending_that_waited_for_a_rescue_that_failed_is_accepted(stage: Stage) -> None:
+def test_an_ending_that_met_a_rescue_that_failed_is_accepted(stage: Stage) -> None:
     job = held(stage)
     rescuer = stage.connect(autocommit=False)
     assert len(transitions.rescue_child(rescuer, WORKER, begun=[job.token])) == 1
-    waiting = settle_in_a_thread(stage, job, behind=rescuer)
+    put_off(stage, job)
     rescuer.rollback()
-    assert told(*waiting.result()) == ["succeeded"]
+    assert told(*stage.settle(success(job))) == ["succeeded"]
     stage.check_history(job.job_id)
 
 
@@ -222,16 +219,18 @@ def test_a_renewal_never_goes_beyond_the_deadline_and_one_lease(stage: Stage) ->
 # ------------------------------------------------------------------ lock order (I8)
 
 
-def test_an_ending_locks_its_leases_in_job_order_however_it_is_asked(stage: Stage) -> None:
-    first, second, third = in_reverse(stage)
-    holder, settler = stage.connect(autocommit=False), unindexed(stage)
-    holder.execute(LOCK, [second.job_id])
-    batch = [success(job) for job in (third, second, first)]
-    future = stage.start(stage.settle, *batch, session=settler)
-    stage.wait_blocked(settler, by=holder)
-    assert stage.unlocked("lease", "job_id") == [third.job_id]
+def test_an_ending_waits_for_no_lease_and_the_others_of_its_batch_are_accepted(
+    stage: Stage,
+) -> None:
+    stage.fill(3)
+    locked, *free = stage.claim_up_to(3).jobs
+    holder = stage.connect(autocommit=False)
+    holder.execute(LOCK, [locked.job_id])
+    stage.db.execute("SET lock_timeout = '1s'")
+    answers = transitions.settle(stage.db, [success(job) for job in (locked, *free)])
+    assert set(answers) == {job.token for job in free}
     holder.rollback()
-    assert told(*future.result()) == ["succeeded"] * 3
+    assert told(*stage.settle(success(locked))) == ["succeeded"]
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -282,7 +281,7 @@ def test_overlapping_endings_and_renewals_in_any_order_do_not_deadlock(
             if dice.random() < 0.3:
                 renew(session, *some)
             else:
-                stage.settle(*map(success, some), session=session)
+                transitions.settle(session, [success(job) for job in some])
             session.rollback()
 
     players = [stage.start(play, 10 * seed + n, stage.connect(autocommit=False)) for n in range(2)]
