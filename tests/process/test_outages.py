@@ -111,6 +111,8 @@ def test_a_job_that_ends_after_its_lease_is_refused_or_ends_under_it(
     server.start()
     connection.close()
     harmed.succeeds(job_id)
+    # The late one may come after the other's success.
+    wait_until(lambda: "refused" in harmed.kinds(job_id), 20, what="the late ending is refused")
     kinds = harmed.kinds(job_id)
     kinds.remove("refused")
     assert kinds == ["enqueued", "claimed", "rescued", "claimed", "succeeded"]
