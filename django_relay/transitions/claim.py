@@ -50,10 +50,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The answer to a claim that came back short: the jobs; whether anything else was ``left``, of
-    lower priority than the head or locked for a moment; whether ``suspects`` are ready, jobs that
-    have cost a process and run alone; and whether it began behind a frontier, with all before that
-    ``unseen``."""
+    """The answer to a claim: the jobs; and of one that came back short, whether anything else was
+    ``left``, of lower priority than the head or locked for a moment; whether ``suspects`` are
+    ready, jobs that have cost a process and run alone; and whether it began behind a frontier, with
+    all before that ``unseen``."""
 
     jobs: tuple[Claimed, ...]
     left: bool

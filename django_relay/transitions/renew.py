@@ -31,8 +31,8 @@ class Renewal:
     gone: frozenset[str]
 
 
-# Locks: the reported leases that are still there, in job id order, SKIP LOCKED: a renewal never
-# waits, since the holder of the lock is the lease's own ending. The end is compared with the clock
+# Locks: the reported leases that are still there, SKIP LOCKED: a renewal never waits, since the
+# holder of the lock is the lease's own ending, as a rule. The end is compared with the clock
 # after the lock is held, or a lease that ran out meanwhile would be revived. A lease is never
 # renewed beyond its deadline and one lease more, so that the supervisor's time-out still settles
 # under a live lease. The first renewal writes when the handler began.
