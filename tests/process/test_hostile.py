@@ -52,16 +52,32 @@ def test_a_task_that_cancels_all_others_leaves_none_of_them_running(scene: Scene
 
 
 @pytest.mark.parametrize(
-    "hostile",
-    [unruly.break_the_bookkeeper, unruly.write_into_every_pipe],
-    ids=["an error in its main thread", "nonsense in its pipe"],
+    ("hostile", "arguments"),
+    [
+        (unruly.break_the_bookkeeper, []),
+        (unruly.write_into_every_pipe, ["nonsense"]),
+        (unruly.write_into_every_pipe, ["["]),
+        (unruly.die_without_a_name, []),
+    ],
+    ids=["an error in its main thread", "nonsense in its pipe", "depths", "a nameless signal"],
 )
-def test_a_child_whose_machinery_is_broken_is_replaced(scene: Scene, hostile: object) -> None:
+def test_a_child_whose_machinery_is_broken_is_replaced(
+    scene: Scene, hostile: object, arguments: list[str]
+) -> None:
     worker = scene.start("a", slots=2)
-    job = enqueue(hostile)
+    job = enqueue(hostile, *arguments)
     scene.reaches("failed", job, within=30)
     assert "WorkerLost" in scene.result(job).errors[-1].exception_class_path
     scene.succeeds(*[enqueue(tasks.noop) for _ in range(4)])
+    assert worker.process.poll() is None
+
+
+def test_jobs_of_a_loop_that_can_make_no_tasks_fail_and_do_not_hang(scene: Scene) -> None:
+    worker = scene.start("a", slots=2)
+    scene.succeeds(enqueue(unruly.make_no_tasks), within=40)
+    one_try = unruly.pause_async.using(max_attempts=1)
+    scene.reaches("failed", *[enqueue(one_try, 0.01) for _ in range(3)])
+    scene.succeeds(enqueue(tasks.noop))
     assert worker.process.poll() is None
 
 

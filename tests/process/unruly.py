@@ -213,12 +213,25 @@ def break_the_bookkeeper() -> None:
 
 
 @task(max_attempts=1)
-def write_into_every_pipe() -> None:
+def write_into_every_pipe(text: str) -> None:
     """Write nonsense into every descriptor that takes it."""
     for descriptor in range(3, 40):
         with contextlib.suppress(OSError):
-            os.write(descriptor, b"nonsense\n")
+            os.write(descriptor, text.encode() * (1 if len(text) > 1 else 200_000) + b"\n")
     time.sleep(60)
+
+
+@task(max_attempts=1)
+def die_without_a_name() -> None:
+    """End by a signal that has no name."""
+    os.kill(os.getpid(), signal.SIGRTMIN + 6)
+
+
+@task
+async def make_no_tasks() -> None:
+    """Leave the loop with a factory of an old signature, which raises."""
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(lambda loop, coroutine: asyncio.Task(coroutine, loop=loop))
 
 
 @task(max_attempts=1)
