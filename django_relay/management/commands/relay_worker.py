@@ -186,22 +186,23 @@ def _check_file(path: Path | None) -> None:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Let SIGTERM end the waiting as Ctrl-C does, also as process 1, which ignores it by itself."""
+    """Let a signal end the waiting, also in process 1, which ignores SIGTERM by itself, and in a
+    shell's background, where SIGINT is ignored."""
 
     def stop(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
+    before: dict[signal.Signals, Any] = {}
     try:
-        before = signal.signal(signal.SIGTERM, stop)
-    except ValueError:  # not the main thread: whoever runs us there stops us otherwise
-        yield
-        return
-    try:
+        with contextlib.suppress(ValueError):  # not the main thread: who runs us there stops us
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before[number] = signal.signal(number, stop)
         yield
     except KeyboardInterrupt:
         raise CommandError("stopped while waiting for the database", returncode=0) from None
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, given in before.items():
+            signal.signal(number, given)
 
 
 def _await_database(plan: Plan) -> None:
