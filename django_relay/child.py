@@ -41,6 +41,8 @@ logger = logging.getLogger("django_relay.worker")
 ABSENT = (psycopg.Error, DatabaseError)
 #: At most one line about an absent database in so many seconds.
 COMPLAIN = 5.0
+#: While claims come back full, the others hear so once in so many seconds.
+MORE = 0.1
 
 
 class Bookkeeper:
@@ -60,6 +62,7 @@ class Bookkeeper:
         )
         #: Takes in hand a claim that has committed, if that is still to be done.
         self._unread: Callable[[], None] | None = None
+        self._more_at = 0.0
         #: Whose claims these are, and of what.
         self._whose: dict[str, Any] = {
             "database": plan.database,
@@ -154,9 +157,18 @@ class Bookkeeper:
         if alone and claim.jobs and not self._plan.lane:
             self._channel.post(kind="lane")
         if len(claim.jobs) >= wanted:
-            self._channel.post(kind="more", alone=alone)
-        elif claim.suspects and not alone:
+            self._say_more(alone=alone)
+            return
+        self._more_at = 0.0
+        if claim.suspects and not alone:
             self._channel.post(kind="more", alone=True)
+
+    def _say_more(self, *, alone: bool) -> None:
+        """Have another child look, too; while claims go on coming back full, now and then."""
+        now = time.monotonic()
+        if now >= self._more_at:
+            self._channel.post(kind="more", alone=alone)
+            self._more_at = now + MORE
 
     def _rest(self, claim: transitions.Claim, wanted: int, *, alone: bool) -> transitions.Claim:
         """Claim what a claim by the heads of the queues has left, where it came back short."""

@@ -58,19 +58,27 @@ NOT_MIGRATED = (
 LATE = 1.0
 
 
-class _Cursor(psycopg.Cursor[Any]):
+class _Asking:
     """Says when it asks, so that each statement of a transaction has the whole patience."""
 
     def __init__(self, session: psycopg.Connection[Any], asking: Callable[[], None]) -> None:
-        super().__init__(session)
+        super().__init__(session)  # type: ignore[call-arg]
         self._asking = asking
 
-    def execute(self, query: Any, params: Any = None, **kwargs: Any) -> _Cursor:
+    def execute(self, query: Any, params: Any = None, **kwargs: Any) -> Any:
         self._asking()
         if params is None:
             # Of what has no parameter, force_custom_plan makes a generic plan all the same.
             kwargs["prepare"] = False
-        return super().execute(query, params, **kwargs)
+        return super().execute(query, params, **kwargs)  # type: ignore[misc]
+
+
+class _Cursor(_Asking, psycopg.Cursor[Any]):
+    """For statements with named values."""
+
+
+class _NumberedCursor(_Asking, psycopg.RawCursor[Any]):
+    """For statements with numbered ones, which psycopg sends as they are."""
 
 
 class Bookkeeping:
@@ -96,8 +104,9 @@ class Bookkeeping:
         self._asked: float | None = None
 
     @contextlib.contextmanager
-    def cursor(self) -> Iterator[psycopg.Cursor[Any]]:
-        """Open a cursor; what runs inside is one transaction where the role's defaults need it.
+    def cursor(self, *, numbered: bool = False) -> Iterator[psycopg.Cursor[Any]]:
+        """Open a cursor; what runs inside is one transaction where the role's defaults need it. It
+        takes values by name, or ``numbered`` ones.
 
         Raises psycopg.Error. Unless it is about a value (classes 22, 23 and 54) the session is
         dropped, because one that says it is read-only, shutting down or broken stays so.
@@ -105,7 +114,8 @@ class Bookkeeping:
         self._asking()
         try:
             session = self.session()
-            with _Cursor(session, self._asking) as cursor:
+            kind = _NumberedCursor if numbered else _Cursor
+            with kind(session, self._asking) as cursor:
                 if self._begin is None:
                     yield cursor
                     return
@@ -122,25 +132,6 @@ class Bookkeeping:
             raise
         finally:
             self._asked = None
-
-    @property
-    def pipelines(self) -> bool:
-        """Whether ``together`` can be used: nothing stands between, and the defaults will do."""
-        self.session()
-        return not self._pooled and self._begin is None and psycopg.Pipeline.is_supported()
-
-    @contextlib.contextmanager
-    def together(
-        self, *asks: Callable[[psycopg.Cursor[Any]], None]
-    ) -> Iterator[list[psycopg.Cursor[Any]]]:
-        """Have each of ``asks`` execute a statement, all in one round trip and one transaction,
-        and open their cursors to read the answers from."""
-        with contextlib.ExitStack() as stack:
-            cursors = [stack.enter_context(self.cursor()) for _ in asks]
-            with self.session().pipeline():
-                for ask, cursor in zip(asks, cursors, strict=True):
-                    ask(cursor)
-            yield cursors
 
     def _asking(self) -> None:
         self._asked = time.monotonic()

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from . import logs
+from .capacity import Capacity
 from .context import Control
 from .hand import Hand
 from .messages import Plan
@@ -40,10 +41,10 @@ class Hands:
         self._answers = threading.Condition(self._lock)
         self._plan = plan
         self._is_async = is_async
-        self._pace = Pace(plan.slots, plan.prefetch)
+        self._pace = Pace(plan.prefetch)
+        self._capacity = Capacity(plan)
         self._backlog: deque[Hand] = deque()
         self._running: dict[str, Hand] = {}
-        self._busy = {False: 0, True: 0}
         self._endings: list[Hand] = []
         self._oldest = self._asleep_until = 0.0
         self._listening = self._asking = 0
@@ -108,9 +109,9 @@ class Hands:
         """Whether the endings go out now: not while others are about to join them."""
         if not self._endings:
             return False
-        if self._finish_by is not None or len(self._endings) >= 2 * self._plan.slots:
+        if self._finish_by is not None or len(self._endings) >= 2 * self._capacity.width:
             return True
-        expected = self._backlog or self._busy[False] or self._busy[True]
+        expected = self._backlog or self._capacity.busy
         return not expected or self._gathering <= 0
 
     @property
@@ -145,7 +146,7 @@ class Hands:
                 return int(self._suspects and self._lanes_open and self.empty), True
             room = max(self._room(ending), 0)
             # While jobs wait for a slot, not for a few: a claim costs nearly the same for more.
-            return (0 if self._backlog and room * 2 < self._plan.slots else room), False
+            return (0 if self._backlog and room * 2 < self._capacity.width else room), False
 
     def looking(self) -> None:
         """A claim is on its way; what becomes ready from now on is looked for again."""
@@ -166,6 +167,7 @@ class Hands:
                 self._backlog.append(hand)
                 if alone:
                     self._alone, self._lane = hand, True
+            self._capacity.came(self._is_async(job.task) for job in claim.jobs)
             full = len(claim.jobs) >= wanted
             self._look = self._look or full
             self._suspects = claim.suspects and not alone
@@ -250,7 +252,7 @@ class Hands:
         """Take every waiting job of the loop that may begin now."""
         hands = []
         with self._lock:
-            while self._busy[True] < self._plan.async_slots and (hand := self._next(on_loop=True)):
+            while self._capacity.on_loop and (hand := self._next(on_loop=True)):
                 hands.append(hand)
         return hands
 
@@ -258,8 +260,8 @@ class Hands:
         """A sync slot found out that this job is the loop's."""
         with self._lock:
             if hand.outcome is None:
-                self._busy[False] -= 1
-                self._busy[True] += 1
+                self._capacity.end(on_loop=False)
+                self._capacity.begin(on_loop=True)
             hand.on_loop = True
 
     def present(self, hand: Hand, outcome: Outcome) -> None:
@@ -270,7 +272,7 @@ class Hands:
             if hand.began is None:
                 self._backlog.remove(hand)
             else:
-                self._busy[hand.on_loop] -= 1
+                self._capacity.end(on_loop=hand.on_loop)
                 hand.took = time.monotonic() - hand.began
                 self._pace.ran(hand.took)
             hand.outcome = outcome
@@ -296,7 +298,7 @@ class Hands:
                     return None
                 self._backlog.remove(hand)
                 self._running[hand.job.token] = hand
-                self._busy[on_loop] += 1
+                self._capacity.begin(on_loop=on_loop)
                 hand.began, hand.on_loop = time.monotonic(), on_loop
                 self._begun += 1
                 return hand
@@ -312,8 +314,7 @@ class Hands:
         return back
 
     def _room(self, ending: int) -> int:
-        """Free slots of the scarcer kind and what may be fetched ahead, less what is held."""
-        plan, busy, waiting = self._plan, self._busy, len(self._backlog)
-        free = max(min(plan.slots - busy[False], plan.async_slots - busy[True]), 0)
-        room = free + self._pace.ahead - waiting - (self._ending - ending)
-        return room if plan.max_jobs is None else min(room, plan.max_jobs - self._begun - waiting)
+        """How many more jobs to claim: for the slots and ahead, and not beyond ``--max-jobs``."""
+        waiting, limit = len(self._backlog), self._plan.max_jobs
+        room = self._capacity.room(self._pace, held=waiting + self._ending - ending)
+        return room if limit is None else min(room, limit - self._begun - waiting)

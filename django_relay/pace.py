@@ -19,11 +19,10 @@ COALESCE = 0.015
 
 
 class Pace:
-    """The pace of one child with so many slots. ``prefetch`` is how many jobs to fetch ahead, or
-    None for as many as there are slots while jobs are short."""
+    """The pace of one child. ``prefetch`` is how many jobs to fetch ahead, or None for as many as
+    there are slots while jobs are short."""
 
-    def __init__(self, slots: int, prefetch: int | None) -> None:
-        self._slots = slots
+    def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch
         self._average = 1.0
         self._in_vain = False
@@ -48,14 +47,13 @@ class Pace:
         """In how many seconds the next claim may be sent while something is in hand."""
         return self._not_before - time.monotonic()
 
-    @property
-    def ahead(self) -> int:
-        """How many jobs may be claimed beyond the free slots."""
+    def ahead(self, slots: int) -> int:
+        """How many jobs may be claimed beyond the free ones of so many ``slots``."""
         if self._in_vain:
             return 0
         if self._prefetch is None:
-            return self._slots if self._average < SHORT else 0
-        return min(self._prefetch, self._slots)
+            return slots if self._average < SHORT else 0
+        return min(self._prefetch, slots)
 
     def gather(self, *, waiting: bool) -> float:
         """For how many seconds an ending may wait for others: as long as one handler takes, but

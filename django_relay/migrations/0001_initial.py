@@ -4,8 +4,30 @@ import datetime
 
 import django.db.models.deletion
 from django.db import migrations, models
+from django.db.models.functions import Greatest, Least
+from django.db.models.lookups import GreaterThanOrEqual, LessThanOrEqual
 
 import django_relay.models
+
+COUNTERS = ("claims", "failures", "losses", "interruptions")
+JOB_DATES = (
+    *("run_after", "start_before", "enqueued_at"),
+    *("started_at", "last_attempted_at", "finished_at"),
+)
+LEASE_DATES = ("acquired_at", "begun_at", "expires_at", "deadline")
+YEARS = (
+    datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC),
+    datetime.datetime(9999, 12, 30, tzinfo=datetime.UTC),
+)
+
+
+def within(model, name, lowest, highest, *fields):
+    """Keep fields of one type within bounds, by two comparisons for all of them."""
+    condition = models.Q(
+        GreaterThanOrEqual(Least(*fields), lowest), LessThanOrEqual(Greatest(*fields), highest)
+    )
+    constraint = models.CheckConstraint(condition=condition, name=name)
+    return migrations.AddConstraint(model_name=model, constraint=constraint)
 
 
 def set_storage(apps, schema_editor):
@@ -203,39 +225,17 @@ class Migration(migrations.Migration):
             model_name="job",
             constraint=models.CheckConstraint(
                 condition=models.Q(
-                    (
-                        "state__in",
-                        [
-                            "blocked",
-                            "scheduled",
-                            "ready",
-                            "running",
-                            "successful",
-                            "failed",
-                            "cancelled",
-                        ],
-                    )
-                ),
-                name="relay_job_state",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="job",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
+                    models.Q(
+                        ("finished_at__isnull", True),
+                        ("state__in", ["blocked", "scheduled", "ready", "running"]),
+                    ),
                     models.Q(
                         ("finished_at__isnull", False),
                         ("state__in", ["cancelled", "failed", "successful"]),
                     ),
-                    models.Q(
-                        ("finished_at__isnull", True),
-                        models.Q(
-                            ("state__in", ["cancelled", "failed", "successful"]), _negated=True
-                        ),
-                    ),
                     _connector="OR",
                 ),
-                name="relay_job_finished_at",
+                name="relay_job_state",
             ),
         ),
         migrations.AddConstraint(
@@ -248,116 +248,12 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="job",
             constraint=models.CheckConstraint(
-                condition=models.Q(
-                    ("max_attempts__isnull", True),
-                    models.Q(("max_attempts__gte", 1), ("max_attempts__lte", 1000000000)),
-                    _connector="OR",
-                ),
+                condition=models.Q(("max_attempts__gte", 1), ("max_attempts__lte", 1000000000)),
                 name="relay_job_max_attempts",
             ),
         ),
-        migrations.AddConstraint(
-            model_name="job",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(
-                        ("run_after__isnull", True),
-                        (
-                            "run_after__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                    models.Q(
-                        ("start_before__isnull", True),
-                        (
-                            "start_before__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                    models.Q(
-                        ("enqueued_at__isnull", True),
-                        (
-                            "enqueued_at__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                    models.Q(
-                        ("started_at__isnull", True),
-                        (
-                            "started_at__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                    models.Q(
-                        ("last_attempted_at__isnull", True),
-                        (
-                            "last_attempted_at__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                    models.Q(
-                        ("finished_at__isnull", True),
-                        (
-                            "finished_at__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                ),
-                name="relay_job_dates",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="job",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("claims__gte", 0), ("claims__lte", 1000000000)),
-                name="relay_job_claims",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="job",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("failures__gte", 0), ("failures__lte", 1000000000)),
-                name="relay_job_failures",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="job",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("losses__gte", 0), ("losses__lte", 1000000000)),
-                name="relay_job_losses",
-            ),
-        ),
-        migrations.AddConstraint(
-            model_name="job",
-            constraint=models.CheckConstraint(
-                condition=models.Q(("interruptions__gte", 0), ("interruptions__lte", 1000000000)),
-                name="relay_job_interruptions",
-            ),
-        ),
+        within("job", "relay_job_counters", 0, 1000000000, *COUNTERS),
+        within("job", "relay_job_dates", *YEARS, *JOB_DATES),
         migrations.AddField(
             model_name="event",
             name="job",
@@ -377,58 +273,7 @@ class Migration(migrations.Migration):
                 name="relay_lease_limit_slot",
             ),
         ),
-        migrations.AddConstraint(
-            model_name="lease",
-            constraint=models.CheckConstraint(
-                condition=models.Q(
-                    models.Q(
-                        ("acquired_at__isnull", True),
-                        (
-                            "acquired_at__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                    models.Q(
-                        ("begun_at__isnull", True),
-                        (
-                            "begun_at__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                    models.Q(
-                        ("expires_at__isnull", True),
-                        (
-                            "expires_at__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                    models.Q(
-                        ("deadline__isnull", True),
-                        (
-                            "deadline__range",
-                            (
-                                datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.UTC),
-                                datetime.datetime(9999, 12, 30, 0, 0, tzinfo=datetime.UTC),
-                            ),
-                        ),
-                        _connector="OR",
-                    ),
-                ),
-                name="relay_lease_dates",
-            ),
-        ),
+        within("lease", "relay_lease_dates", *YEARS, *LEASE_DATES),
         migrations.AddIndex(
             model_name="event",
             index=models.Index(fields=["job", "id"], name="relay_event_job"),

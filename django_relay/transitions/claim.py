@@ -87,7 +87,7 @@ ALONE = "state = 'ready' AND losses > 0"
 # `head` reads, without a lock, the first job of each queue; `picked` goes through the queues by
 # their heads, highest priority first and then oldest, so that no queue starves another. `bounded`
 # keeps it to rows as good as the head; without, a second claim takes what is `left`, because it
-# was worth less or its head was locked. `picking` is how long all that took. Behind a frontier
+# was worth less or its head was locked. `picking` is how long that took. Behind a frontier
 # both see only what follows it: an index condition, so nothing before it is touched. The outer
 # LIMIT stops the loop: exactly the rows picked are locked. The lock returns the newest version of
 # a row, so `claims` is counted from there and not from the snapshot, and nobody can move the job
@@ -98,16 +98,16 @@ ALONE = "state = 'ready' AND losses > 0"
 # `job` finds its rows by key, one by one, which is what `= ANY (ARRAY[...])` leaves a planner no
 # way around: by a plain join, or a condition on the state, a plan made before the table was
 # analyzed may read every job instead.
-CLAIM = """
-WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
-  SELECT q.*, h.priority FROM queue AS q CROSS JOIN LATERAL (
+CLAIMING = """
+queue AS ({queues}), head AS MATERIALIZED (
+  SELECT q.*, h.priority, clock_timestamp() AS at FROM queue AS q CROSS JOIN LATERAL (
     SELECT priority, id FROM django_relay_job
     WHERE {ready} AND queue = q.name AND {behind_q}
     ORDER BY (-priority), id LIMIT 1
   ) AS h
   ORDER BY (-h.priority), h.id
 ), picked AS MATERIALIZED (
-  SELECT p.* FROM head CROSS JOIN LATERAL ({pick}) AS p LIMIT {limit}
+  SELECT p.* FROM head CROSS JOIN LATERAL ({pick}) AS p LIMIT %(limit)s
 ), rest AS MATERIALIZED (
   SELECT
     short.is AND EXISTS (
@@ -123,7 +123,7 @@ WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
       WHERE state = 'ready' AND losses > 0
         AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
     ) AS suspects
-  FROM (SELECT count(*) < {limit} AS is FROM picked) AS short
+  FROM (SELECT count(*) < %(limit)s AS is FROM picked) AS short
 ), lease AS (
   INSERT INTO django_relay_lease (
     job_id, token, worker, claim, acquired_at, expires_at, renewals
@@ -150,9 +150,11 @@ WITH RECURSIVE queue AS ({queues}), head AS MATERIALIZED (
   INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker)
   SELECT id, 'claimed', clock_timestamp(), claim, token, %(worker)s FROM job
 )
+"""
+CLAIMED = """
 SELECT
   rest.left, rest.suspects,
-  EXTRACT(EPOCH FROM j.acquired_at - statement_timestamp())::float8 AS picking,
+  EXTRACT(EPOCH FROM j.acquired_at - (SELECT at FROM head LIMIT 1))::float8 AS picking,
   j.id, j.token::text, j.claim, j.queue, j.task, j.args, j.kwargs,
   j.priority, j.failures, j.losses, j.interruptions, j.max_attempts, j.timeout, j.metadata,
   j.acquired_at, j.enqueued_at, j.run_after, j.started_at
@@ -161,7 +163,7 @@ ORDER BY (-j.priority), j.id
 """
 
 
-#: Stands for the limit in the compiled pick; replaced by the integer that a claim asks for.
+#: Stands for the limit in the compiled pick, which has no parameter of its own.
 _LIMIT = 987_654_321
 
 
@@ -199,16 +201,15 @@ def _pick(database: str, ready: str, behind: str) -> str:
 
 
 @cache
-def _statement(database: str, limit: int, queues: str, alone: bool) -> str:
+def _claiming(database: str, queues: str, alone: bool) -> str:
     ready = ALONE if alone else BESIDE
     behind = "((-priority), id) > ({of}.worth, {of}.last)" if queues is BEHIND else "true"
-    return CLAIM.format(
+    return CLAIMING.format(
         queues=queues.format(ready=ready),
         ready=ready,
         behind_q=behind.format(of="q"),
         behind_head=behind.format(of="head"),
-        pick=_pick(database, ready, behind).replace(str(_LIMIT), str(int(limit))),
-        limit=int(limit),
+        pick=_pick(database, ready, behind).replace(str(_LIMIT), "%(limit)s"),
     )
 
 
@@ -230,11 +231,12 @@ class Request:
         """Claims of other kinds look at other rows, or at all."""
         return self.frontier if self.bounded and not self.alone else None
 
-    def send(self, cursor: Any) -> None:
-        """Send it."""
+    def asked(self) -> tuple[str, dict[str, object]]:
+        """Return the CTEs of the claim, which ``CLAIMED`` reads, and their values."""
         starts = self._frontier.starts() if self._frontier else []
         names, worths, ids = zip(*starts, strict=True) if starts else ((), (), ())
-        values = {
+        values: dict[str, object] = {
+            "limit": 1 if self.alone else self.limit,
             "queues": None if self.queues is None else list(self.queues),
             "worker": self.worker,
             "lease": f"{self.lease} seconds",
@@ -243,13 +245,11 @@ class Request:
             "worths": list(worths),
             "ids": list(ids),
         }
-        limit = 1 if self.alone else self.limit
         queues = BEHIND if starts else ANY if self.queues is None else NAMED
-        cursor.execute(_statement(self.database, limit, queues, self.alone), values)
+        return _claiming(self.database, queues, self.alone), values
 
-    def read(self, cursor: Any) -> Claim:
+    def read(self, rows: Sequence[tuple[Any, ...]]) -> Claim:
         """Read the answer."""
-        rows = cursor.fetchall()
         left, suspects, picking = rows[0][:3]
         jobs = tuple(Claimed(*row[3:]) for row in rows if row[3] is not None)
         frontier, full = self._frontier, len(jobs) >= self.limit
@@ -288,6 +288,7 @@ def claim(
         bounded=bounded,
         frontier=frontier,
     )
+    claiming, values = request.asked()
     with connection.cursor() as cursor:
-        request.send(cursor)
-        return request.read(cursor)
+        cursor.execute(f"WITH RECURSIVE {claiming} {CLAIMED}", values)
+        return request.read(cursor.fetchall())

@@ -7,7 +7,7 @@ that finds no live lease changes nothing and is kept as a ``refused`` event.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -56,8 +56,8 @@ ENDINGS = """json_to_recordset(%(endings)s::json) AS e(
 # is compared as `was`. Rows are found by key, one by one (`= ANY (ARRAY[...])`), as in a claim and
 # for its reason.
 # One rival can delete a lease row; whoever finds it gone changes nothing.
-SETTLE = f"""
-WITH held AS MATERIALIZED (
+SETTLING = f"""
+held AS MATERIALIZED (
   SELECT
     e.*, l.worker, l.claim, l.expires_at, l.begun_at, l.renewals, l.cancel_requested_at,
     j.state AS was, j.failures, j.interruptions, j.max_attempts
@@ -85,7 +85,7 @@ WITH held AS MATERIALIZED (
   FROM begun
 ), freed AS (
   DELETE FROM django_relay_lease AS l USING decided AS d WHERE l.job_id = ANY (ARRAY[d.job_id])
-), job AS (
+), settled AS (
   UPDATE django_relay_job AS j SET
     state = d.state,
     result = CASE WHEN d.verb = 'succeed' THEN d.result::json ELSE j.result END,
@@ -109,7 +109,7 @@ WITH held AS MATERIALIZED (
     WHEN d.verb = 'snooze' THEN 'snoozed'
     ELSE 'released'
   END AS kind, d.at, d.claim, d.worker, d.verb, d.data, d.renewals, d.began, d.took, d.delay
-), event AS (
+), ended AS (
   INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker, data)
   SELECT
     id, kind, at, claim, token, worker,
@@ -124,10 +124,11 @@ WITH held AS MATERIALIZED (
       'run_after', CASE WHEN state = 'scheduled' THEN at + make_interval(secs => delay) END,
       'error', CASE WHEN kind = 'failed' AND verb = 'release' THEN %(interrupted)s::jsonb END
     )) || COALESCE(data::jsonb, '{{}}')
-  FROM job
+  FROM settled
 )
-SELECT token::text, state, kind, at FROM job
 """
+SETTLED = "SELECT token::text, state, kind, at FROM settled"
+SETTLE = f"WITH {SETTLING} {SETTLED}"
 
 # Locks nothing. An ending event of this job and token that was not somebody else's doing (a rescue
 # says `why`, a person is an actor) means that the ending was accepted and its answer was lost;
@@ -244,19 +245,15 @@ def _unstorable(ending: Ending, error: Exception) -> Ending:
 
 def _settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
     with connection.cursor() as cursor:
-        present(cursor, endings)
-        found = accepted(cursor)
+        cursor.execute(SETTLE, presented(endings))
+        found = accepted(cursor.fetchall())
     return found | others(connection, endings, found)
 
 
-def present(cursor: Any, endings: Sequence[Ending]) -> None:
-    """Send ``endings``; ``accepted`` reads the answer, ``others`` asks about what is not in it."""
-    cursor.execute(SETTLE, _values(endings))
-
-
-def accepted(cursor: Any) -> dict[str, Settled]:
-    """Read which of the presented endings were accepted, by token."""
-    return {row[0]: Settled(True, *row[1:]) for row in cursor.fetchall()}
+def accepted(rows: Iterable[tuple[Any, ...]]) -> dict[str, Settled]:
+    """Read which of the presented endings were accepted, by token; ``others`` asks about those that
+    are not among them."""
+    return {row[0]: Settled(True, *row[1:]) for row in rows}
 
 
 def others(
@@ -274,19 +271,20 @@ def others(
 def refuse(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
     """Write down that ``endings`` found no live lease, but for those that were accepted before."""
     with connection.cursor() as cursor:
-        cursor.execute(ACCEPTED, _values(endings))
-        settled = {row[0]: Settled(True, *row[1:]) for row in cursor.fetchall()}
+        cursor.execute(ACCEPTED, presented(endings))
+        settled = accepted(cursor.fetchall())
     late = [ending for ending in endings if ending.token not in settled]
     if late:
         with connection.cursor() as cursor:
-            cursor.execute(REFUSE, _values(late))
+            cursor.execute(REFUSE, presented(late))
             for token, reason, late_ms in cursor.fetchall():
                 settled[token] = Settled(False, reason=reason, late_ms=late_ms)
     gone = Settled(False, reason="gone")
     return {ending.token: settled.get(ending.token, gone) for ending in endings}
 
 
-def _values(endings: Sequence[Ending]) -> dict[str, object]:
+def presented(endings: Sequence[Ending]) -> dict[str, object]:
+    """Make the values of the statements about ``endings``."""
     rows = [
         {
             "job_id": e.job_id,

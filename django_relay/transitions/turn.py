@@ -1,23 +1,40 @@
-"""Settle and claim in one round trip and one transaction: what a busy child does all the time.
+"""Settle and claim in one statement: what a busy child does all the time.
 
-Both statements are those of ``settle`` and ``claim``, in that order, which is the lock order. What
-one of them cannot bear undoes both, and then they are sent one after the other as ever.
+Its parts are those of ``settle`` and of ``claim``. What one of them cannot bear undoes both, and
+then they are sent one after the other as ever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from psycopg import Error
 
 from django_relay.outcomes import Ending
 
-from .claim import Claim, Request, claim
-from .settle import Settled, accepted, is_about_data, present, settle
+from .claim import CLAIMED, Claim, Request, claim
+from .session import numbered
+from .settle import SETTLED, SETTLING, Settled, accepted, is_about_data, presented, settle
 
 if TYPE_CHECKING:
     from django_relay.connection import Bookkeeping
+
+# Locks: what both lock, whichever runs first: neither waits for a row that is locked, so that they
+# are in no deadlock. Both see the tables as they were before it, so what an ending gives back is
+# claimed by a later turn. The two answers stand in one table, below each other.
+TURN = """
+WITH RECURSIVE {settling}, {claiming}
+SELECT * FROM ({settled}) AS s FULL JOIN ({claimed}) AS c ON false
+"""
+
+
+@cache
+def _statement(claiming: str) -> tuple[str, list[str]]:
+    return numbered(
+        TURN.format(settling=SETTLING, claiming=claiming, settled=SETTLED, claimed=CLAIMED)
+    )
 
 
 def turn(
@@ -28,15 +45,17 @@ def turn(
     Where both went together, what was not accepted is not in the answer: ask ``others`` about it,
     after what was claimed has been taken in hand.
     """
-    if connection.pipelines:
-        try:
-            request = Request(limit=limit, **claiming)
-            with connection.together(lambda cursor: present(cursor, endings), request.send) as (
-                first,
-                second,
-            ):
-                return accepted(first), request.read(second)
-        except (Error, UnicodeError) as error:
-            if not is_about_data(error):
-                raise
-    return settle(connection, endings), claim(connection, limit, **claiming)
+    request = Request(limit=limit, **claiming)
+    ctes, values = request.asked()
+    statement, names = _statement(ctes)
+    values |= presented(endings)
+    try:
+        with connection.cursor(numbered=True) as cursor:
+            cursor.execute(statement, [values[name] for name in names])
+            rows = cursor.fetchall()
+    except (Error, UnicodeError) as error:
+        if not is_about_data(error):
+            raise
+        return settle(connection, endings), claim(connection, limit, **claiming)
+    settled = accepted(row[:4] for row in rows if row[0] is not None)
+    return settled, request.read([row[4:] for row in rows if row[4] is not None])

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
 import pytest
 
 from django_relay import outcomes, results, transitions, wakeup
@@ -39,8 +40,9 @@ class Explained:
         self.scans: list[Scans] = []
 
     @contextmanager
-    def cursor(self) -> Iterator[Any]:
-        with self._session.cursor() as cursor:
+    def cursor(self, *, numbered: bool = False) -> Iterator[Any]:
+        session: Any = self._session
+        with psycopg.RawCursor(session) if numbered else session.cursor() as cursor:
             yield _Explaining(cursor, self.scans)
 
 
@@ -190,6 +192,16 @@ HOT = {
         lambda session, held: transitions.settle(session, _endings(held)),
         [BY_ID, BY_ID, EVENTS, EVENTS],
     ),
+    "turn": Hot(
+        lambda session, held: transitions.turn(session, _endings(held), 10, queues=None, **CLAIM),
+        [READY | SUSPECT],
+    ),
+    "turn behind a frontier": Hot(
+        lambda session, held: transitions.turn(
+            session, _endings(held), 10, queues=None, frontier=_come_so_far(held), **CLAIM
+        ),
+        [READY | SUSPECT],
+    ),
     "rescue of expired leases": Hot(
         lambda session, _: transitions.rescue_expired(session), [BY_ID, BY_ID]
     ),
@@ -215,6 +227,8 @@ OF_A_CHILD = [
     "claim alone",
     "past of jobs claimed again",
     "settle, look-up and refusal",
+    "turn",
+    "turn behind a frontier",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -53,15 +54,15 @@ def test_a_turn_is_one_transaction(stage: Stage, child: Bookkeeping) -> None:
     assert stage.value(query, [job.job_id]) == stage.value(query, [other])
 
 
-def test_a_turn_may_claim_what_its_own_ending_has_given_back(
+def test_what_a_turn_has_given_back_is_claimed_by_the_next(
     stage: Stage, child: Bookkeeping
 ) -> None:
-    """The leases of the endings come first in the lock order, and so do the endings."""
     job_id = stage.enqueue()
     (job,) = transitions.claim(child, 1, **CLAIMING).jobs
     given_back = Ending(job_id, job.token, outcomes.released(), None)
     answers, claim = transitions.turn(child, [given_back], 1, **CLAIMING)
-    assert answers[job.token].kind == "released"
+    assert (answers[job.token].kind, claim.jobs) == ("released", ())
+    _, claim = transitions.turn(child, [given_back], 1, **CLAIMING)
     assert [(each.job_id, each.claim) for each in claim.jobs] == [(job_id, 2)]
 
 
@@ -117,16 +118,36 @@ def test_a_lost_session_loses_both_and_the_next_turn_goes_on(
 
 
 @pytest.mark.parametrize("pooled", [True, False], ids=["pooled", "stricter defaults"])
-def test_where_statements_cannot_go_together_they_go_one_by_one(stage: Stage, pooled: bool) -> None:
+def test_behind_a_pooler_and_under_stricter_defaults_they_go_together_too(
+    stage: Stage, pooled: bool
+) -> None:
     child = Bookkeeping("default", pooled=pooled, patience=20.0, name="test", hot=True)
     if not pooled:
         child.session()
         child._begin = "BEGIN ISOLATION LEVEL READ COMMITTED"  # as for a role's stricter default
-    assert not child.pipelines
-    stage.enqueue()
+    first = stage.enqueue()
     (job,) = transitions.claim(child, 1, **CLAIMING).jobs
     other = stage.enqueue()
     answers, claim = transitions.turn(child, [done(job)], 1, **CLAIMING)
+    child.close()
     assert answers[job.token].accepted
     assert [each.job_id for each in claim.jobs] == [other]
-    child.close()
+    query = "SELECT xmin::text FROM django_relay_job WHERE id = %s"
+    assert stage.value(query, [first]) == stage.value(query, [other])
+
+
+def test_the_time_that_endings_take_is_no_reason_for_a_frontier(
+    stage: Stage, child: Bookkeeping
+) -> None:
+    for _ in range(1000):
+        stage.enqueue()
+    jobs = transitions.claim(child, 500, **CLAIMING).jobs
+    left = []
+    for start in range(0, 500, 100):
+        frontier, sent = transitions.Frontier(), time.monotonic()
+        endings = [done(job) for job in jobs[start : start + 100]]
+        _, claim = transitions.turn(child, endings, 100, frontier=frontier, **CLAIMING)
+        assert time.monotonic() - sent > 0.002, "as long as a slow pick"
+        assert len(claim.jobs) == 100
+        left.append(frontier.starts())
+    assert [] in left, "each left one"  # a busy machine alone may be slow, but not always

@@ -1,0 +1,74 @@
+"""How many jobs a child may claim, by the slots of both kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from django_relay.capacity import Capacity
+from django_relay.pace import Pace
+
+from .test_hands import plan
+
+SYNC, ASYNC = False, True
+
+
+def short_jobs(prefetch: int | None) -> Pace:
+    pace = Pace(prefetch)
+    for _ in range(60):
+        pace.ran(0.001)
+    return pace
+
+
+def capacity(**flags: Any) -> Capacity:
+    return Capacity(plan(**({"slots": 4, "async_slots": 100, "prefetch": None} | flags)))
+
+
+def test_a_claim_is_for_what_the_scarcer_kind_of_slots_can_start() -> None:
+    assert capacity().room(Pace(None), held=0) == 4
+    assert capacity(slots=9, async_slots=2).room(Pace(None), held=0) == 2
+
+
+def test_while_only_async_jobs_come_their_slots_count() -> None:
+    child = capacity()
+    child.came([ASYNC, ASYNC])
+    assert child.room(Pace(None), held=0) == 100
+    child.begin(on_loop=True)
+    assert child.room(Pace(None), held=10) == 89
+    child.came([])
+    assert child.width == 100, "an empty claim tells nothing"
+
+
+@pytest.mark.parametrize("kinds", [[ASYNC, SYNC], [SYNC]])
+def test_one_sync_job_makes_the_scarcer_kind_count_again(kinds: list[bool]) -> None:
+    child = capacity()
+    child.came([ASYNC])
+    child.came(kinds)
+    assert (child.width, child.room(Pace(None), held=0)) == (4, 4)
+
+
+def test_short_jobs_are_fetched_ahead_for_as_many_slots_as_count() -> None:
+    child = capacity()
+    assert child.room(short_jobs(None), held=0) == 8
+    child.came([ASYNC])
+    assert child.room(short_jobs(None), held=0) == 200
+    assert child.room(short_jobs(30), held=0) == 130
+
+
+def test_without_prefetching_nothing_is_claimed_that_could_not_start() -> None:
+    child = capacity(prefetch=0)
+    child.came([ASYNC])
+    assert child.room(short_jobs(0), held=0) == 4
+
+
+def test_slots_in_use_make_no_negative_room_for_others() -> None:
+    child = capacity(slots=1, async_slots=1)
+    child.begin(on_loop=False)
+    child.begin(on_loop=True)
+    assert child.busy
+    assert not child.on_loop
+    assert child.room(Pace(None), held=0) == 0
+    child.end(on_loop=False)
+    child.end(on_loop=True)
+    assert not child.busy
