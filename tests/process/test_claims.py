@@ -89,3 +89,16 @@ def test_a_busy_child_does_not_keep_what_it_fetched_ahead_from_an_idle_one(scene
     for job_id in long:
         assert scene.kinds(job_id).count("released") <= 2
     after_check(scene, worker)
+
+
+def test_sync_jobs_that_follow_async_ones_are_not_kept_from_free_slots(scene: Scene) -> None:
+    """Two children that claim for sixty slots of the loop; then six sync jobs come for two slots."""
+    worker = scene.start("a", slots=1, processes=2, flags=["--async-slots", "60"])
+    scene.succeeds(*enqueue_many(tasks.rest_async, [[0.01]] * 300), within=40)
+    gate = scene.directory / "gate"
+    first, *others = enqueue_many(tasks.hold, [[str(gate)]] * 6)
+    wait_until(lambda: len(scene.begins()) == 302, 10, what="both children are busy")
+    wait_until(lambda: Lease.objects.count() == 2, 10, what="what they cannot run is given back")
+    gate.touch()
+    scene.succeeds(first, *others)
+    after_check(scene, worker)
