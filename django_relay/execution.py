@@ -38,14 +38,19 @@ class Attempt:
     pid: int
 
 
-#: The tasks found so far, by path. Importing is for the first job of each.
+#: The tasks found so far, by path, and which of them are coroutine functions. Importing is for the
+#: first job of each.
 _known: dict[str, Any] = {}
+_coroutines: set[str] = set()
 
 
 def find(path: str) -> Any:
     """Return the task at a dotted path; raise TaskNotFound where there is none."""
     if path not in _known:
-        _known[path] = resolve(path)
+        task = resolve(path)
+        if iscoroutinefunction(task.func):
+            _coroutines.add(path)
+        _known[path] = task
     return _known[path]
 
 
@@ -56,7 +61,7 @@ def known(path: str) -> Any | None:
 
 def is_async(path: str) -> bool:
     """Whether the task at ``path`` is known by now to be a coroutine function."""
-    return path in _known and iscoroutinefunction(_known[path].func)
+    return path in _coroutines
 
 
 def execute(attempt: Attempt, conclude: Conclude) -> None:

@@ -14,7 +14,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
-from inspect import iscoroutinefunction
 from typing import Any
 
 from asgiref.sync import sync_to_async
@@ -89,7 +88,8 @@ class Slots:
         self._report([hand])
         self._hands.send()
         try:
-            on_loop = iscoroutinefunction(execution.find(hand.job.task).func)
+            execution.find(hand.job.task)
+            on_loop = execution.is_async(hand.job.task)
         except BaseException:  # the attempt itself will say what is wrong with the path
             on_loop = False
         if on_loop:

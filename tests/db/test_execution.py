@@ -288,6 +288,7 @@ def test_the_wait_before_the_next_attempt_is_the_jobs_or_a_sound_one(
 def test_whether_a_task_is_async_is_known_once_it_has_been_found() -> None:
     path = f"{HERE}.end_async"
     execution._known.pop(path, None)
+    execution._coroutines.discard(path)
     assert execution.known(path) is None
     assert not execution.is_async(path)
     found = execution.find(path)

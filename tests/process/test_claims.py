@@ -92,7 +92,7 @@ def test_a_busy_child_does_not_keep_what_it_fetched_ahead_from_an_idle_one(scene
 
 
 def test_sync_jobs_that_follow_async_ones_are_not_kept_from_free_slots(scene: Scene) -> None:
-    """Two children that claim for sixty slots of the loop; then six sync jobs come for two slots."""
+    """Two children that claim for sixty slots of the loop; then six sync jobs for two slots."""
     worker = scene.start("a", slots=1, processes=2, flags=["--async-slots", "60"])
     scene.succeeds(*enqueue_many(tasks.rest_async, [[0.01]] * 300), within=40)
     gate = scene.directory / "gate"
