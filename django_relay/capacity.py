@@ -1,8 +1,8 @@
 """How many jobs a child runs, sync and async, and how many more it may claim.
 
 Nobody knows what kind a job is before it has been claimed. So a claim is for what the scarcer kind
-of slots can start; only while nothing but async jobs has come, for what the loop can. Values only:
-no lock, no SQL.
+of slots can start. Only while it brings nothing but async jobs, and as many as were asked for, the
+next is for twice as many, up to what the loop can start. Values only: no lock, no SQL.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ class Capacity:
 
     def __init__(self, plan: Plan) -> None:
         self._slots = {False: plan.slots, True: plan.async_slots}
-        self._prefetch = plan.prefetch
         self._busy = {False: 0, True: 0}
-        self._only_async = False
+        self._scarcer = min(self._slots.values())
+        self._most = self._scarcer if plan.prefetch == 0 else plan.async_slots
+        #: The slots that count now: how much a batch may hold follows from them.
+        self.width = self._scarcer
 
     def begin(self, *, on_loop: bool) -> None:
         """A job takes a slot."""
@@ -30,10 +32,12 @@ class Capacity:
         """A slot is free again."""
         self._busy[on_loop] -= 1
 
-    def came(self, kinds: Iterable[bool]) -> None:
-        """A claim has brought jobs of these kinds."""
-        if known := set(kinds):
-            self._only_async = known == {True} and self._prefetch != 0
+    def came(self, kinds: Iterable[bool], *, full: bool) -> None:
+        """A claim has brought jobs of these kinds; ``full``: as many as it asked for."""
+        if not all(kinds):
+            self.width = self._scarcer
+        elif full:
+            self.width = max(self.width, min(2 * self.width, self._most))
 
     @property
     def busy(self) -> bool:
@@ -45,14 +49,10 @@ class Capacity:
         """Whether the loop may begin another job."""
         return self._busy[True] < self._slots[True]
 
-    @property
-    def width(self) -> int:
-        """The slots that count now: how much a batch may hold follows from them."""
-        return self._slots[True] if self._only_async else min(self._slots.values())
-
     def room(self, pace: Pace, *, held: int) -> int:
         """How many more jobs may be claimed, when so many are ``held`` that do not run: the free
         slots and what may be fetched ahead, less those."""
-        kinds = (True,) if self._only_async else (True, False)
-        free = max(min(self._slots[kind] - self._busy[kind] for kind in kinds), 0)
-        return free + pace.ahead(self.width) - held
+        free = self._slots[True] - self._busy[True]
+        if self.width == self._scarcer:
+            free = min(free, self._slots[False] - self._busy[False])
+        return max(min(free, self.width), 0) + pace.ahead(self.width) - held

@@ -62,6 +62,8 @@ class Bookkeeper:
         )
         #: Takes in hand a claim that has committed, if that is still to be done.
         self._unread: Callable[[], None] | None = None
+        #: Whether endings and claims go apart, since together they failed.
+        self._apart = False
         self._more_at = 0.0
         #: Whose claims these are, and of what.
         self._whose: dict[str, Any] = {
@@ -93,7 +95,7 @@ class Bookkeeper:
             self._unread()
         endings = self._hands.wait()
         wanted, alone = self._hands.wanted(ending=len(endings))
-        if endings and wanted and not alone:
+        if endings and wanted and not alone and not self._apart:
             self._both(endings, wanted)
         elif endings:
             self._settle(endings)
@@ -110,10 +112,12 @@ class Bookkeeper:
             answers, claim = transitions.turn(
                 self.connection, [hand.ending for hand in endings], wanted, **self._whose
             )
-        except ABSENT as error:
+        except (*ABSENT, UnicodeError) as error:
+            # Neither was done. Sent apart, they will show whose fault it was.
+            self._apart = True
             self._hands.unsent(endings)
             self._refused(error)
-            raise
+            return
         # Both have committed: whatever goes wrong now, neither is forgotten.
         try:
             self._claimed(claim, asked=asked, wanted=wanted, alone=False)
@@ -136,6 +140,7 @@ class Bookkeeper:
             logs.straightened(transitions.straighten_jobs(self.connection))
 
     def _claimed(self, claim: transitions.Claim, *, asked: float, wanted: int, alone: bool) -> None:
+        self._apart = False
         self._unread = partial(
             self._take_in,
             self._rest(claim, wanted, alone=alone),

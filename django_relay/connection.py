@@ -58,6 +58,25 @@ NOT_MIGRATED = (
 LATE = 1.0
 
 
+#: Classes of SQLSTATE that tell of the session, the server or the tables. All others, those of a
+#: project's own triggers too, tell of the rows that a statement writes.
+ELSEWHERE = frozenset(
+    [
+        *("00", "01", "02", "03", "08", "0A", "25", "26", "28", "2D", "3B", "3D", "3F"),
+        *("40", "42", "53", "55", "57", "58", "72", "F0", "HV", "XX"),
+    ]
+)
+
+
+def is_about_rows(error: BaseException) -> bool:
+    """Whether the database refused what a statement would write, so that others may still pass.
+
+    ``error`` is psycopg's or Django's; one without an SQLSTATE tells of a lost connection.
+    """
+    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
+    return state is not None and state[:2] not in ELSEWHERE
+
+
 class _Asking:
     """Says when it asks, so that each statement of a transaction has the whole patience."""
 
@@ -108,7 +127,7 @@ class Bookkeeping:
         """Open a cursor; what runs inside is one transaction where the role's defaults need it. It
         takes values by name, or ``numbered`` ones.
 
-        Raises psycopg.Error. Unless it is about a value (classes 22, 23 and 54) the session is
+        Raises psycopg.Error. Unless it is about the rows (``is_about_rows``) the session is
         dropped, because one that says it is read-only, shutting down or broken stays so.
         """
         self._asking()
@@ -123,7 +142,7 @@ class Bookkeeping:
                 yield cursor
                 cursor.execute("COMMIT")
         except psycopg.Error as error:
-            if (error.sqlstate or "")[:2] not in ("22", "23", "54") or self._begin:
+            if not is_about_rows(error) or self._begin:
                 self.close()
             raise
         except BaseException:

@@ -167,8 +167,8 @@ class Hands:
                 self._backlog.append(hand)
                 if alone:
                     self._alone, self._lane = hand, True
-            self._capacity.came(self._is_async(job.task) for job in claim.jobs)
             full = len(claim.jobs) >= wanted
+            self._capacity.came((self._is_async(job.task) for job in claim.jobs), full=full)
             self._look = self._look or full
             self._suspects = claim.suspects and not alone
             self._pace.claimed(full=full)

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psycopg
 
@@ -54,6 +54,8 @@ class Dead:
     reports: list[Report]
     interrupted: bool
     look_until: float | None = None
+    #: Tokens whose endings have been presented for it, and answered.
+    answered: set[str] = field(default_factory=set)
 
 
 class Maintenance(threading.Thread):
@@ -216,8 +218,9 @@ class Maintenance(threading.Thread):
             endings = [
                 Ending(report.job_id, report.token, released(), report.held.ran)
                 for report in dead.reports
+                if report.token not in dead.answered
             ]
-            transitions.settle(self.connection, endings)
+            dead.answered |= transitions.settle(self.connection, endings).keys()
         begun = [report.token for report in dead.reports]
         rescued = transitions.rescue_child(self.connection, dead.child, begun=begun)
         self._rescued(rescued, "its process died")

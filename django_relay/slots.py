@@ -62,6 +62,14 @@ class Slots:
     # Sync ----------------------------------------------------------------------------------------
 
     def _slot(self) -> None:
+        try:
+            self._work()
+        finally:
+            # Nothing gets here but what a task has broken for the whole process.
+            logger.critical("a slot has ended; so does this child")
+            os._exit(1)
+
+    def _work(self) -> None:
         untold: deque[Hand] = deque()
         while True:
             hand: Hand | None = None

@@ -16,6 +16,7 @@ import psycopg
 from django.db import DatabaseError, DataError
 
 from django_relay import outcomes
+from django_relay.connection import is_about_rows
 from django_relay.outcomes import Ending
 from django_relay.states import MAX_INTERRUPTIONS
 
@@ -213,15 +214,9 @@ def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]
 
 
 def is_about_data(error: Exception) -> bool:
-    """Tell errors about a value from errors of the database.
-
-    The driver itself refuses a NUL or a lone surrogate; the server speaks in SQLSTATE classes 22,
-    23 and 54.
-    """
-    if isinstance(error, DataError | psycopg.DataError | UnicodeError):
-        return True
-    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None) or ""
-    return state[:2] in ("23", "54")
+    """Tell errors about a value from errors of the database. The driver itself refuses a NUL or a
+    lone surrogate."""
+    return isinstance(error, DataError | psycopg.DataError | UnicodeError) or is_about_rows(error)
 
 
 def _settle_unstorable(connection: Session, ending: Ending, error: Exception) -> dict[str, Settled]:

@@ -1,7 +1,7 @@
 """Settle and claim in one statement: what a busy child does all the time.
 
-Its parts are those of ``settle`` and of ``claim``. What one of them cannot bear undoes both, and
-then they are sent one after the other as ever.
+Its parts are those of ``settle`` and of ``claim``. What one of them cannot bear, or waits for, is
+the other's fault too: after an error the two belong apart until a claim has gone well.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from psycopg import Error
-
 from django_relay.outcomes import Ending
 
-from .claim import CLAIMED, Claim, Request, claim
+from .claim import CLAIMED, Claim, Request
 from .session import numbered
-from .settle import SETTLED, SETTLING, Settled, accepted, is_about_data, presented, settle
+from .settle import SETTLED, SETTLING, Settled, accepted, presented
 
 if TYPE_CHECKING:
     from django_relay.connection import Bookkeeping
@@ -42,20 +40,15 @@ def turn(
 ) -> tuple[dict[str, Settled], Claim]:
     """Present ``endings`` and take up to ``limit`` jobs; see ``settle`` and ``claim``.
 
-    Where both went together, what was not accepted is not in the answer: ask ``others`` about it,
-    after what was claimed has been taken in hand.
+    What was not accepted is not in the answer: ask ``others`` about it, after what was claimed has
+    been taken in hand. Raises psycopg.Error and UnicodeError, and has done neither then.
     """
     request = Request(limit=limit, **claiming)
     ctes, values = request.asked()
     statement, names = _statement(ctes)
     values |= presented(endings)
-    try:
-        with connection.cursor(numbered=True) as cursor:
-            cursor.execute(statement, [values[name] for name in names])
-            rows = cursor.fetchall()
-    except (Error, UnicodeError) as error:
-        if not is_about_data(error):
-            raise
-        return settle(connection, endings), claim(connection, limit, **claiming)
+    with connection.cursor(numbered=True) as cursor:
+        cursor.execute(statement, [values[name] for name in names])
+        rows = cursor.fetchall()
     settled = accepted(row[:4] for row in rows if row[0] is not None)
     return settled, request.read([row[4:] for row in rows if row[4] is not None])

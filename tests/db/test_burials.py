@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from django_relay import transitions
 from django_relay.connection import Bookkeeping
 from django_relay.heartbeat import Report
 from django_relay.maintenance import Dead, Identity, Maintenance
@@ -75,3 +76,17 @@ def test_the_next_pass_comes_when_a_lease_ends_or_a_job_is_due(
     stage.enqueue()
     stage.claim(lease=15.0)
     assert maintenance._pass() <= 15.0
+
+
+def test_a_release_that_comes_too_late_is_refused_once(
+    stage: Stage, maintenance: Maintenance
+) -> None:
+    """A child that was frozen beyond its leases is killed when the worker stops."""
+    job_id = stage.enqueue()
+    job = stage.claim()
+    stage.age_lease(job_id, 3600)
+    transitions.rescue_expired(stage.db)
+    maintenance.bury(Dead(WORKER, [report(job)], interrupted=True))
+    for _ in range(3):
+        maintenance._bury_dead()
+    assert stage.kinds(job_id) == ["enqueued", "claimed", "rescued", "refused"]

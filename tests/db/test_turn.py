@@ -79,17 +79,16 @@ def test_a_late_ending_is_refused_and_the_claim_stands(stage: Stage, child: Book
     assert stage.kinds(late) == ["enqueued", "claimed", "refused"]
 
 
-def test_an_outcome_that_cannot_be_stored_spoils_neither_the_others_nor_the_claim(
-    stage: Stage, child: Bookkeeping
+@pytest.mark.parametrize("result", ["no JSON", chr(0xD800)], ids=["server", "driver"])
+def test_an_outcome_that_cannot_be_stored_is_an_error_and_neither_is_done(
+    stage: Stage, child: Bookkeeping, result: str
 ) -> None:
-    for _ in range(3):
-        stage.enqueue()
-    jobs = transitions.claim(child, 3, **CLAIMING).jobs
+    held = stage.enqueue()
+    (job,) = transitions.claim(child, 1, **CLAIMING).jobs
     other = stage.enqueue()
-    endings = [done(jobs[0]), done(jobs[1], result="no JSON"), done(jobs[2])]
-    answers, claim = transitions.turn(child, endings, 5, **CLAIMING)
-    assert [answers[job.token].kind for job in jobs] == ["succeeded", "retried", "succeeded"]
-    assert [each.job_id for each in claim.jobs] == [other]
+    with pytest.raises((psycopg.DataError, UnicodeError)):
+        transitions.turn(child, [done(job, result=result)], 5, **CLAIMING)
+    assert [stage.state(job_id) for job_id in (held, other)] == ["running", "ready"]
 
 
 def test_an_ending_whose_job_is_locked_is_left_for_another_time(

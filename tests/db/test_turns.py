@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -85,11 +85,85 @@ def test_an_ending_sent_to_a_session_that_was_lost_is_sent_again(
         hands.wake()
         wait_until(lambda: hands.wanted()[0], 10, what="a claim may be sent")
     stage.db.execute("SELECT pg_terminate_backend(%s)", [connection.session().info.backend_pid])
-    with pytest.raises(psycopg.OperationalError):
+    with nullcontext() if claiming else pytest.raises(psycopg.OperationalError):
         books.keeper._turn()
     assert hand.settled is None
     books.turn_until(lambda: hand.settled)
     assert stage.kinds(job_id) == ["enqueued", "claimed", "succeeded"]
+
+
+#: A project's own trigger, which lets one job not enter these states.
+TRIGGER = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON django_relay_job FOR EACH ROW
+  WHEN (NEW.id = {job} AND NEW.state IN ({states})) EXECUTE FUNCTION refuse();
+"""
+
+
+@pytest.fixture
+def refuse(stage: Stage) -> Iterator[Callable[..., object]]:
+    """Have a trigger refuse states to a job."""
+    yield lambda job, *states: stage.db.execute(
+        TRIGGER.format(job=job, states=", ".join(f"'{state}'" for state in states))
+    )
+    stage.db.execute("DROP FUNCTION refuse CASCADE")
+
+
+def with_two_ended(stage: Stage, books: Books) -> tuple[list[int], list[Hand], int]:
+    """Two jobs whose endings go out together, with a claim of a third."""
+    jobs = [stage.enqueue(), stage.enqueue()]
+    books.hands.wake()
+    books.turn_until(lambda: stage.state(jobs[1]) == "running")
+    hands = [books.take(), books.take()]
+    third = stage.enqueue()
+    for hand in hands:
+        books.hands.present(hand, outcomes.succeeded("1"))
+    books.hands.wake()
+    wait_until(lambda: books.hands.wanted(ending=2)[0], 10, what="a claim may be sent")
+    return jobs, hands, third
+
+
+def test_an_ending_that_a_trigger_refuses_spoils_neither_the_others_nor_the_claim(
+    stage: Stage, books: Books, refuse: Callable[..., object]
+) -> None:
+    jobs, hands, third = with_two_ended(stage, books)
+    refuse(jobs[0], "successful", "scheduled")
+    books.turn_until(lambda: stage.state(third) == "running")
+    assert [stage.state(job) for job in jobs] == ["running", "successful"]
+    assert hands[0].settled
+    assert hands[0].settled.reason == "unstorable"
+
+
+def test_a_job_that_a_trigger_lets_nobody_claim_keeps_no_other_from_its_end(
+    stage: Stage, books: Books, refuse: Callable[..., object]
+) -> None:
+    jobs, _, third = with_two_ended(stage, books)
+    refuse(third, "running")
+    with suppress(psycopg.Error):
+        books.turn_until(lambda: all(stage.state(job) == "successful" for job in jobs))
+    assert [stage.state(job) for job in [*jobs, third]] == ["successful", "successful", "ready"]
+
+
+def test_a_claim_that_has_to_wait_keeps_no_job_from_its_end(stage: Stage) -> None:
+    """Somebody is about to insert a lease by hand, which only a claim would wait for."""
+    with opened(replace(PLAN, slots=2, async_slots=2, patience=1.0)) as books:
+        jobs, _, third = with_two_ended(stage, books)
+        somebody = stage.connect(autocommit=False)
+        somebody.execute(
+            "INSERT INTO django_relay_lease (job_id, token, worker, claim, acquired_at, expires_at,"
+            " renewals) VALUES (%s, gen_random_uuid(), 'nobody', 1, now(), now(), 0)",
+            [third],
+        )
+        books.keeper._turn()
+        assert [stage.state(job) for job in jobs] == ["running", "running"]
+        books.keeper._turn()
+        assert [stage.state(job) for job in jobs] == ["successful", "successful"]
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            books.keeper._turn()
+        somebody.rollback()
+        books.turn_until(lambda: stage.state(third) == "running")
+        assert not books.keeper._apart
 
 
 def test_an_ending_whose_job_is_locked_is_kept_and_sent_again(stage: Stage, books: Books) -> None:

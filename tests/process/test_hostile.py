@@ -58,8 +58,12 @@ def test_a_task_that_cancels_all_others_leaves_none_of_them_running(scene: Scene
         (unruly.write_into_every_pipe, ["nonsense"]),
         (unruly.write_into_every_pipe, ["["]),
         (unruly.die_without_a_name, []),
+        (unruly.spoil_the_library, []),
     ],
-    ids=["an error in its main thread", "nonsense in its pipe", "depths", "a nameless signal"],
+    ids=[
+        *("an error in its main thread", "nonsense in its pipe", "depths", "a nameless signal"),
+        "a spoilt library",
+    ],
 )
 def test_a_child_whose_machinery_is_broken_is_replaced(
     scene: Scene, hostile: object, arguments: list[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import json
 import os
 import signal
 import socket
@@ -219,6 +220,12 @@ def write_into_every_pipe(text: str) -> None:
         with contextlib.suppress(OSError):
             os.write(descriptor, text.encode() * (1 if len(text) > 1 else 200_000) + b"\n")
     time.sleep(60)
+
+
+@task(max_attempts=1)
+def spoil_the_library() -> None:
+    """Leave the process with a json that writes nothing."""
+    json.dumps = None
 
 
 @task(max_attempts=1)

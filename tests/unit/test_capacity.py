@@ -30,36 +30,50 @@ def test_a_claim_is_for_what_the_scarcer_kind_of_slots_can_start() -> None:
     assert capacity(slots=9, async_slots=2).room(Pace(None), held=0) == 2
 
 
-def test_while_only_async_jobs_come_their_slots_count() -> None:
+def wide(**flags: Any) -> Capacity:
+    """After five claims that brought nothing but async jobs."""
+    made = capacity(**flags)
+    for _ in range(5):
+        made.came([ASYNC], full=True)
+    return made
+
+
+def test_while_only_async_jobs_come_each_claim_may_be_twice_the_last() -> None:
     child = capacity()
-    child.came([ASYNC, ASYNC])
-    assert child.room(Pace(None), held=0) == 100
+    rooms = []
+    for _ in range(6):
+        child.came([ASYNC, ASYNC], full=True)
+        rooms.append(child.room(Pace(None), held=0))
+    assert rooms == [8, 16, 32, 64, 100, 100]
     child.begin(on_loop=True)
     assert child.room(Pace(None), held=10) == 89
-    child.came([])
-    assert child.width == 100, "an empty claim tells nothing"
+
+
+def test_a_claim_that_brings_too_few_makes_the_next_no_larger() -> None:
+    child = capacity()
+    child.came([ASYNC], full=False)
+    assert child.width == 4
 
 
 @pytest.mark.parametrize("kinds", [[ASYNC, SYNC], [SYNC]])
 def test_one_sync_job_makes_the_scarcer_kind_count_again(kinds: list[bool]) -> None:
-    child = capacity()
-    child.came([ASYNC])
-    child.came(kinds)
+    child = wide()
+    child.came(kinds, full=True)
     assert (child.width, child.room(Pace(None), held=0)) == (4, 4)
 
 
 def test_short_jobs_are_fetched_ahead_for_as_many_slots_as_count() -> None:
-    child = capacity()
-    assert child.room(short_jobs(None), held=0) == 8
-    child.came([ASYNC])
-    assert child.room(short_jobs(None), held=0) == 200
-    assert child.room(short_jobs(30), held=0) == 130
+    assert capacity().room(short_jobs(None), held=0) == 8
+    assert wide().room(short_jobs(None), held=0) == 200
+    assert wide().room(short_jobs(30), held=0) == 130
 
 
 def test_without_prefetching_nothing_is_claimed_that_could_not_start() -> None:
-    child = capacity(prefetch=0)
-    child.came([ASYNC])
-    assert child.room(short_jobs(0), held=0) == 4
+    assert wide(prefetch=0).room(short_jobs(0), held=0) == 4
+
+
+def test_fewer_slots_for_async_jobs_than_for_sync_ones_stay_the_scarcer_kind() -> None:
+    assert wide(slots=9, async_slots=2).room(Pace(None), held=0) == 2
 
 
 def test_slots_in_use_make_no_negative_room_for_others() -> None:
