@@ -2,7 +2,8 @@
 
 Nobody knows what kind a job is before it has been claimed. So a claim is for what the scarcer kind
 of slots can start. Only while it brings nothing but async jobs, and as many as were asked for, the
-next is for twice as many, up to what the loop can start. Values only: no lock, no SQL.
+next is for twice as many, up to what the loop can start; after one that brought fewer, for half as
+many. Values only: no lock, no SQL.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Capacity:
             self.width = self._scarcer
         elif full:
             self.width = max(self.width, min(2 * self.width, self._most))
+        else:
+            self.width = max(self.width // 2, self._scarcer)
 
     @property
     def busy(self) -> bool:

@@ -49,10 +49,13 @@ def test_while_only_async_jobs_come_each_claim_may_be_twice_the_last() -> None:
     assert child.room(Pace(None), held=10) == 89
 
 
-def test_a_claim_that_brings_too_few_makes_the_next_no_larger() -> None:
-    child = capacity()
-    child.came([ASYNC], full=False)
-    assert child.width == 4
+def test_after_a_claim_that_brings_too_few_the_next_is_for_half_as_many() -> None:
+    child = wide()
+    widths = []
+    for kinds in ([ASYNC], [], [], [], []):
+        child.came(kinds, full=False)
+        widths.append(child.width)
+    assert widths == [50, 25, 12, 6, 4]
 
 
 @pytest.mark.parametrize("kinds", [[ASYNC, SYNC], [SYNC]])
