@@ -64,8 +64,7 @@ class Bookkeeper:
         self._unread: Callable[[], None] | None = None
         #: Whether endings and claims go apart, since together they failed.
         self._apart = False
-        self._more_at = 0.0
-        #: Whose claims these are, and of what.
+        self._more_at, self._stall = 0.0, 0.001
         self._whose: dict[str, Any] = {
             "database": plan.database,
             "queues": plan.queues,
@@ -206,9 +205,10 @@ class Bookkeeper:
         finally:
             left = [hand for hand in endings if hand.job.token not in answers]
             self._close([(h, answers[h.job.token]) for h in endings if h.job.token in answers])
-            if left:
+            if left:  # a claim elsewhere has them for a moment, or somebody's transaction for long
                 self._hands.unsent(left)
-                time.sleep(0.02)
+                time.sleep(self._stall)
+            self._stall = min(2 * self._stall, 0.05) if left else 0.001
 
     def _close(self, closed: list[tuple[Hand, transitions.Settled]]) -> None:
         kinds = Counter(settled.kind or "refused" for _, settled in closed)

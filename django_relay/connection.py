@@ -227,19 +227,28 @@ class Bookkeeping:
             self._asking()
         self._session = session
         try:
-            role = django.settings_dict["OPTIONS"].get("assume_role")
-            if role:
-                session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
-            found = session.execute(DEFAULTS).fetchone()
-            stricter, read_only, careless = found or (False, False, False)
-            if careless and not self._pooled:
-                session.execute("SET synchronous_commit = on")
+            self._begin = self._adapt(session, django.settings_dict["OPTIONS"].get("assume_role"))
         except BaseException:
             self.close()
             raise
-        begin = "BEGIN ISOLATION LEVEL READ COMMITTED" + (" READ WRITE" if read_only else "")
-        self._begin = begin if stricter or read_only else None
         return session
+
+    def _adapt(self, session: psycopg.Connection[Any], role: str | None) -> str | None:
+        """Set what must be set, and return what begins a transaction where that is not enough."""
+        if role:
+            session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+        style = session.info.parameter_status("DateStyle") or "ISO"
+        if not style.startswith("ISO"):  # pooled: else it has been set
+            raise psycopg.NotSupportedError(
+                f"DateStyle is {style}, and behind a pooler nothing can be set: give the role "
+                "the DateStyle ISO"
+            )
+        found = session.execute(DEFAULTS).fetchone()
+        stricter, read_only, careless = found or (False, False, False)
+        if careless and not self._pooled:
+            session.execute("SET synchronous_commit = on")
+        begin = "BEGIN ISOLATION LEVEL READ COMMITTED" + (" READ WRITE" if read_only else "")
+        return begin if stricter or read_only else None
 
     def _options(self, given: str | None) -> str:
         settings = {

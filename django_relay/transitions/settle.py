@@ -265,6 +265,8 @@ def others(
 
 def refuse(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
     """Write down that ``endings`` found no live lease, but for those that were accepted before."""
+    if not endings:
+        return {}
     with connection.cursor() as cursor:
         cursor.execute(ACCEPTED, presented(endings))
         settled = accepted(cursor.fetchall())

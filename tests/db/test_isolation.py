@@ -19,11 +19,13 @@ STRICTER = ["repeatable read", "serializable"]
 
 
 @contextlib.contextmanager
-def role_with(stage: Stage, setting: str, value: str) -> Iterator[Bookkeeping]:
+def role_with(
+    stage: Stage, setting: str, value: str, *, pooled: bool = False
+) -> Iterator[Bookkeeping]:
     """Give the tests' role a default in this database, as some sites do, and a worker's session."""
     role = f'ALTER ROLE "{stage.db.info.user}" IN DATABASE "{stage.db.info.dbname}"'
     stage.db.execute(f"{role} SET {setting} = '{value}'")
-    worker = Bookkeeping("default", pooled=False, patience=20.0, name="test")
+    worker = Bookkeeping("default", pooled=pooled, patience=20.0, name="test")
     try:
         yield worker
     finally:
@@ -118,3 +120,16 @@ def test_what_a_worker_commits_is_on_the_disk_whatever_the_role_says(stage: Stag
     with role_with(stage, "synchronous_commit", careful) as worker, worker.cursor() as cursor:
         cursor.execute("SHOW synchronous_commit")
         assert cursor.fetchone() == (careful,)
+
+
+def test_dates_that_cannot_be_read_are_an_error_with_a_remedy_where_nothing_can_be_set(
+    stage: Stage,
+) -> None:
+    with role_with(stage, "datestyle", "SQL, DMY") as worker, worker.cursor() as cursor:
+        cursor.execute("SELECT now()")
+        assert cursor.fetchone()
+    with (
+        role_with(stage, "datestyle", "SQL, DMY", pooled=True) as worker,
+        pytest.raises(psycopg.NotSupportedError, match="give the role the DateStyle ISO"),
+    ):
+        worker.session()
