@@ -115,8 +115,8 @@ class Supervisor:
             min(awake, key=lambda c: self.reports.count(c.name)).say({"kind": "wake"})
 
     def hungry(self) -> bool:
-        """Whether a slot is free somewhere."""
-        slots = self._plan.slots
+        """Whether a slot may be free somewhere; nobody knows which kind the next job is."""
+        slots = max(self._plan.slots, self._plan.async_slots)
         return self._stop_at is None and any(
             c.usable and not c.lane and self.reports.count(c.name) < slots
             for c in list(self._children.values())

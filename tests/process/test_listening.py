@@ -11,10 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection
 
+from django_relay.models import Worker
+
 from . import tasks, times
 from .aftercheck import after_check
 from .proxy import Proxy
-from .scene import Scene, enqueue
+from .scene import Scene, enqueue, enqueue_many
 from .test_outages import TERMINATE
 from .waiting import wait_until
 
@@ -64,3 +66,14 @@ def test_listening_that_was_impossible_or_ended_comes_back_and_no_job_waits_for_
         assert worker.said.count("not listening") <= 2
         after_check(scene, worker)
         worker.end()
+
+
+def test_a_worker_that_runs_more_async_jobs_than_it_has_slots_for_sync_ones_is_notified(
+    scene: Scene,
+) -> None:
+    scene.start("a", slots=1, flags=["--async-slots", "20", "--poll", str(POLL)])
+    for job_id in enqueue_many(tasks.rest_async, [[60.0]] * 5):
+        scene.begun(job_id)
+    said = Worker.objects.get().seen_at
+    wait_until(lambda: Worker.objects.get().seen_at > said, 40, what="it says what it waits for")
+    listens_again(scene, scene.now(), "five async jobs run beside one slot")
