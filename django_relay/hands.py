@@ -96,10 +96,10 @@ class Hands:
                 self._asleep_until = time.monotonic() + patience
                 self._books.wait(patience)
                 self._asleep_until = 0.0
-            for hand in self._to_give_back():
-                if hand.began is None:
-                    self._pace.fetched_in_vain()
+            for hand in (back := self._to_give_back()):
                 self.present(hand, released())
+            if any(hand.began is None for hand in back):
+                self._pace.fetched_in_vain()
             if not self._to_send():
                 return []
             endings, self._endings = self._endings, []

@@ -16,6 +16,8 @@ GATHER = 0.02
 MOMENT = 0.005
 #: After a claim that came back short, the next one waits this long, in seconds.
 COALESCE = 0.015
+#: The longest that a child keeps from claiming whose jobs go back again and again, in seconds.
+ABSTAIN = 4.0
 
 
 class Pace:
@@ -25,18 +27,22 @@ class Pace:
     def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch
         self._average = 1.0
-        self._in_vain = False
+        #: How long to keep from claiming since jobs went back last, in seconds; 0: none has.
+        self._in_vain = 0.0
         self._not_before = 0.0
 
     def ran(self, seconds: float) -> None:
         """A handler has ended after so long."""
-        self._in_vain = False
+        if self._in_vain:
+            self._in_vain = self._not_before = 0.0
         self._average += (seconds - self._average) / 8
 
     def fetched_in_vain(self) -> None:
-        """What was fetched ahead had to go back: not again before a handler has ended, or a child
-        whose slots run long jobs would keep others' from free slots elsewhere."""
-        self._in_vain = True
+        """Jobs had to go back that no slot began: fetch none ahead before a handler has ended, or a
+        child whose slots run long jobs would keep others' from free slots elsewhere. Each time in a
+        row wait twice as long for a claim: slots that seem free may be those of a blocked loop."""
+        self._in_vain = min(2 * self._in_vain or ABSTAIN / 8, ABSTAIN)
+        self._not_before = time.monotonic() + self._in_vain
 
     def claimed(self, *, full: bool) -> None:
         """A claim was answered; after a short one, jobs that come one by one are let gather."""
