@@ -7,17 +7,24 @@ from collections.abc import Iterable, Sequence
 
 from .session import Session
 
-# Locks: the worker's own row. `waiting` asks enqueues for a notification.
+# Locks: the worker's own row, SKIP LOCKED: who has it keeps nobody's jobs from being taken back or
+# becoming ready, which comes next. `waiting` asks enqueues for a notification.
 ATTEND = """
+WITH own AS MATERIALIZED (
+  SELECT id FROM django_relay_worker WHERE id = %(id)s FOR NO KEY UPDATE SKIP LOCKED
+), seen AS (
+  UPDATE django_relay_worker AS w SET
+    seen_at = clock_timestamp(), waiting = %(waiting)s, stopped_at = NULL
+  FROM own WHERE w.id = own.id
+)
 INSERT INTO django_relay_worker (
   id, queues, processes, slots, version, started_at, seen_at, waiting
 )
-VALUES (
+SELECT
   %(id)s, %(queues)s::jsonb, %(processes)s, %(slots)s, %(version)s,
   clock_timestamp(), clock_timestamp(), %(waiting)s
-)
-ON CONFLICT (id) DO UPDATE SET
-  seen_at = clock_timestamp(), waiting = EXCLUDED.waiting, stopped_at = NULL
+WHERE NOT EXISTS (SELECT 1 FROM django_relay_worker WHERE id = %(id)s)
+ON CONFLICT (id) DO NOTHING
 """
 
 LEAVE = """

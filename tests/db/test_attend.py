@@ -44,6 +44,20 @@ def test_a_worker_is_there_waits_and_leaves_and_may_come_back(stage: Stage) -> N
     assert workers(stage) == {"one": (True, False)}
 
 
+def test_a_worker_whose_row_is_locked_waits_for_nobody(stage: Stage) -> None:
+    attend(stage, "one")
+    somebody = stage.connect(autocommit=False)
+    somebody.execute("SELECT 1 FROM django_relay_worker FOR UPDATE")
+    stage.db.execute("SET lock_timeout = '1s'")
+    options: Any = {"queues": None, "processes": 1, "slots": 4, "version": "0"}
+    transitions.attend(stage.db, "one", waiting=False, **options)
+    somebody.rollback()
+    assert workers(stage) == {"one": (True, False)}
+    transitions.attend(stage.db, "one", waiting=False, **options)
+    stage.db.execute("RESET lock_timeout")
+    assert workers(stage) == {"one": (False, False)}
+
+
 def test_who_is_silent_for_a_minute_waits_no_more_and_after_a_day_is_forgotten(
     stage: Stage,
 ) -> None:
