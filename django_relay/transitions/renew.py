@@ -65,6 +65,18 @@ WHERE l.job_id = h.job_id AND h.expires_at > clock_timestamp()
 RETURNING l.token::text, l.cancel_requested_at IS NOT NULL
 """
 
+# Locks: the lease, SKIP LOCKED. Its job's handler has run, which only the end of the lease tells
+# whoever rescues it.
+FORFEIT = """
+WITH own AS MATERIALIZED (
+  SELECT job_id FROM django_relay_lease
+  WHERE job_id = %(job)s AND token = %(token)s FOR NO KEY UPDATE SKIP LOCKED
+)
+UPDATE django_relay_lease AS l SET expires_at = LEAST(l.expires_at, clock_timestamp())
+FROM own WHERE l.job_id = own.job_id
+RETURNING l.job_id
+"""
+
 # Locks nothing: tells a lease that is gone from one that its ending had locked for a moment.
 STILL_THERE = """
 SELECT l.token::text FROM django_relay_lease AS l
@@ -96,6 +108,13 @@ def renew(connection: Session, reported: Sequence[Held], *, lease: float) -> Ren
         stop=frozenset(token for token, stop in rows if stop),
         gone=frozenset(missing),
     )
+
+
+def forfeit(connection: Session, job_id: int, token: str) -> bool:
+    """End a lease now, whose job cannot be moved to an end; tell whether it was there and free."""
+    with connection.cursor() as cursor:
+        cursor.execute(FORFEIT, {"job": job_id, "token": token})
+        return bool(cursor.fetchall())
 
 
 def still_held(connection: Session, leases: Sequence[tuple[int, str]]) -> set[str]:

@@ -31,9 +31,9 @@ class Rescued:
 # have the lease: the second finds it locked or gone. A lease whose job does not run is left to the
 # sweep.
 # `lost`: the handler may have begun. With the lease run out nobody can tell, so it counts; of a
-# dead child's leases those count that it had reported. From the second loss on a job waits before
-# its next claim, doubling from four seconds to five minutes, so that a job that kills its worker
-# does not grind through the fleet.
+# dead child's other leases those count that it had reported. From the second loss on a job waits
+# before its next claim, doubling from four seconds to five minutes, so that a job that kills its
+# worker does not grind through the fleet.
 RESCUE = """
 WITH chosen AS MATERIALIZED (
   SELECT
@@ -103,7 +103,10 @@ SELECT id, state, kind, worker, queue, task, losses FROM job ORDER BY id
 EXPIRED = RESCUE.format(which="l.expires_at <= clock_timestamp()", lost="true", limit=500)
 OF_CHILD = RESCUE.format(
     which="l.worker = %(worker)s",
-    lost="(chosen.begun_at IS NOT NULL OR chosen.token = ANY (%(begun)s::uuid[]))",
+    lost=(
+        "(chosen.begun_at IS NOT NULL OR chosen.token = ANY (%(begun)s::uuid[])"
+        " OR chosen.expires_at <= clock_timestamp())"
+    ),
     limit=10_000,
 )
 

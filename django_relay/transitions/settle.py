@@ -20,8 +20,9 @@ from django_relay.connection import is_about_rows
 from django_relay.outcomes import Ending
 from django_relay.states import MAX_INTERRUPTIONS
 
-from .renew import still_held
+from .renew import forfeit, still_held
 from .session import Session
+from .straighten import straighten_jobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Settled:
 
     Accepted: ``state``, and ``kind`` and ``at`` of its event, are set. Refused: ``reason`` is
     ``expired``, ``superseded``, ``cancelled``, ``gone`` where the job itself has, or ``unstorable``
-    where no word of it can be stored (its lease will run out); ``late_ms`` tells how long after the
+    where no word of it can be stored (its lease ends at once); ``late_ms`` tells how long after the
     lease's end it came, where that is known.
     """
 
@@ -220,13 +221,17 @@ def is_about_data(error: Exception) -> bool:
 
 
 def _settle_unstorable(connection: Session, ending: Ending, error: Exception) -> dict[str, Settled]:
-    """Fail the attempt in plain words; where even that is refused, leave it to the lease's end."""
+    """Fail the attempt in plain words. Where even that is refused, try again with the job's own
+    values put in order; where they are, end the lease."""
     try:
         return _settle(connection, [_unstorable(ending, error)])
     except (DatabaseError, psycopg.Error, UnicodeError) as again:
         if not is_about_data(again):
             raise
-        return {ending.token: Settled(False, reason="unstorable")}
+    if ending.job_id in straighten_jobs(connection):
+        return settle(connection, [ending])
+    ended = forfeit(connection, ending.job_id, ending.token)
+    return {ending.token: Settled(False, reason="unstorable")} if ended else {}
 
 
 def _unstorable(ending: Ending, error: Exception) -> Ending:

@@ -67,6 +67,18 @@ def test_what_a_dead_child_claimed_with_its_last_statement_is_taken_back_too(
     assert stage.kinds(job_id) == ["enqueued", "claimed", "released"]
 
 
+def test_a_job_whose_lease_ran_out_before_its_child_died_may_have_begun(
+    stage: Stage, maintenance: Maintenance
+) -> None:
+    """Its late ending was refused, so that the child holds it no more; a rescue found it locked."""
+    job_id = stage.enqueue(max_attempts=1)
+    stage.claim()
+    stage.age_lease(job_id, 3600)
+    maintenance.bury(Dead(WORKER, [], interrupted=False))
+    maintenance._bury_dead()
+    assert stage.kinds(job_id) == ["enqueued", "claimed", "failed"]
+
+
 def test_the_next_pass_comes_when_a_lease_ends_or_a_job_is_due(
     stage: Stage, maintenance: Maintenance
 ) -> None:

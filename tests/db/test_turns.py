@@ -133,6 +133,10 @@ def test_an_ending_that_a_trigger_refuses_spoils_neither_the_others_nor_the_clai
     assert [stage.state(job) for job in jobs] == ["running", "successful"]
     assert hands[0].settled
     assert hands[0].settled.reason == "unstorable"
+    # Its handler has run: if the child dies now, it must not be taken for one that has not.
+    transitions.rescue_child(stage.db, PLAN.worker, begun=[])
+    assert stage.kinds(jobs[0]) == ["enqueued", "claimed", "rescued"]
+    assert (stage.job(jobs[0]) or {})["losses"] == 1
 
 
 def test_a_job_that_a_trigger_lets_nobody_claim_keeps_no_other_from_its_end(
