@@ -18,17 +18,23 @@ TOKEN = "00000000-0000-4000-8000-000000000000"
 
 
 class Refusing:
-    """A session that refuses each statement, as it was told to beforehand."""
+    """A session that refuses statements, as it was told to beforehand, and then answers: that no
+    job's values were out of order, and that the lease has been ended."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
+        self.answers: list[list[tuple[int, ...]]] = [[], [(1,)]]
 
     @contextmanager
     def cursor(self) -> Iterator[Any]:
         yield self
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
-        raise self.errors.pop(0)
+        if self.errors:
+            raise self.errors.pop(0)
+
+    def fetchall(self) -> list[tuple[int, ...]]:
+        return self.answers.pop(0)
 
 
 def settle(*errors: Exception) -> Any:
