@@ -191,7 +191,7 @@ class Model:
         self._rescue(
             answer,
             {
-                job.job_id: job.lease.begun or job.lease.token in begun
+                job.job_id: job.lease.begun or job.lease.token in begun or job.lease.over
                 for job in self.seen(S.RUNNING)
                 if job.lease is not None and job.lease.worker == worker
             },
