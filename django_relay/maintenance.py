@@ -214,12 +214,12 @@ class Maintenance(threading.Thread):
         """
         if dead.look_until is None:
             dead.look_until = time.monotonic() + LINGER
-        if dead.interrupted and dead.reports:
-            endings = [
-                Ending(report.job_id, report.token, released(), report.held.ran)
-                for report in dead.reports
-                if report.token not in dead.answered
-            ]
+        endings = [
+            Ending(report.job_id, report.token, released(), report.held.ran)
+            for report in dead.reports
+            if dead.interrupted and report.token not in dead.answered
+        ]
+        if endings:
             dead.answered |= transitions.settle(self.connection, endings).keys()
         begun = [report.token for report in dead.reports]
         rescued = transitions.rescue_child(self.connection, dead.child, begun=begun)

@@ -1,8 +1,9 @@
 """Every write to a table of the package, one verb a file, its SQL above its function.
 
 Each function takes the connection first: Django's, so that the write joins the caller's own
-transaction, or the worker's bookkeeping session. What is locked is skipped. Only two wait for it: a
-cancel of running jobs for their leases, by job id, and then for the jobs; a refusal for a prune.
+transaction, or the worker's bookkeeping session. What is locked is skipped. Only three wait: a
+cancel of running jobs for their leases, by job id, and then for the jobs; a refusal for a prune; a
+claim for a lease of that job which somebody's own SQL has inserted and not committed.
 """
 
 from .attend import attend, forget_silent, leave, notify

@@ -65,8 +65,8 @@ WHERE l.job_id = h.job_id AND h.expires_at > clock_timestamp()
 RETURNING l.token::text, l.cancel_requested_at IS NOT NULL
 """
 
-# Locks: the lease, SKIP LOCKED. Its job's handler has run, which only the end of the lease tells
-# whoever rescues it.
+# Locks: the lease, SKIP LOCKED. Its job's handler may have run, which only the end of the lease
+# tells whoever rescues it.
 FORFEIT = """
 WITH own AS MATERIALIZED (
   SELECT job_id FROM django_relay_lease

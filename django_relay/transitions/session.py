@@ -1,6 +1,7 @@
 """What a transition needs of a connection: a cursor. Django's connection and ours both have it.
 
-``bound`` opens one that sends values apart from their statement, which may be ``numbered``.
+``bound`` opens one that sends values apart from their statement; ``numbered`` makes a long one
+cheap to send again.
 """
 
 from __future__ import annotations

@@ -19,9 +19,11 @@ from .settle import SETTLED, SETTLING, Settled, accepted, presented
 if TYPE_CHECKING:
     from django_relay.connection import Bookkeeping
 
-# Locks: what both lock, whichever runs first: neither waits for a row that is locked, so that they
-# are in no deadlock. Both see the tables as they were before it, so what an ending gives back is
-# claimed by a later turn. The two answers stand in one table, below each other.
+# Locks: what both lock, whichever runs first. Neither waits for a row that is locked. The lease's
+# insert alone waits where somebody's own SQL has inserted one for that job and not committed: until
+# the time-out, and then the two go apart. Both see the tables as they were before it, so what an
+# ending gives back is claimed by a later turn. The two answers stand in one table, one below the
+# other.
 TURN = """
 WITH RECURSIVE {settling}, {claiming}
 SELECT * FROM ({settled}) AS s FULL JOIN ({claimed}) AS c ON false
