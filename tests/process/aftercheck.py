@@ -8,9 +8,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 import psycopg
+from django.db.models import Max
 
 from django_relay.models import Event, Job
 from django_relay.states import EventKind, replay
@@ -35,6 +37,9 @@ SELECT l.job_id FROM django_relay_lease AS l
 LEFT JOIN django_relay_job AS j ON j.id = l.job_id AND j.state = 'running'
 WHERE j.id IS NULL
 """
+
+#: Jobs, the events of each in order, and how many handlers began for each job and claim.
+Story = tuple[list[Job], dict[int, list[Event]], Counter[tuple[int, int]]]
 
 #: Endings after which a handler that began has had its say.
 SAID = {EventKind.SUCCEEDED, EventKind.RETRIED, EventKind.SNOOZED}
@@ -72,11 +77,11 @@ def _still_work(scene: Scene, workers: tuple[Worker, ...]) -> None:
 
 def histories_agree(scene: Scene) -> None:
     """Check (d): histories replay, and each claim's handler began as often as its events say."""
-    begun: dict[tuple[int, int], int] = {}
-    for mark in scene.begins():
-        begun[mark.job_id, mark.claim] = begun.get((mark.job_id, mark.claim), 0) + 1
-    for job in Job.objects.all():
-        events = list(Event.objects.filter(job_id=job.pk).order_by("id"))
+    story = wait_until(lambda: _story(scene), 20, what="a moment in which no event comes")
+    assert story
+    jobs, events_of, begun = story
+    for job in jobs:
+        events = events_of.get(job.pk, [])
         states = replay((event.kind, (event.data or {}).get("state")) for event in events)
         promoted = {"ready"} if "scheduled" in states else set()
         assert job.state in states | promoted, f"job {job.pk} is {job.state}, not {states}"
@@ -85,6 +90,22 @@ def histories_agree(scene: Scene) -> None:
             assert job_id != job.pk or claim in claims, f"job {job_id} began without claim {claim}"
         for event in events:
             _agrees(event, begun.get((job.pk, event.claim or 0), 0))
+
+
+def _story(scene: Scene) -> Story | None:
+    """Jobs, their events and who began, of one moment; None where an event came as they were read.
+
+    What a case left scheduled goes on meanwhile, and three readings one after the other
+    would tell of three moments.
+    """
+    before = Event.objects.count(), Event.objects.aggregate(Max("id"))
+    jobs = list(Job.objects.all())
+    events: dict[int, list[Event]] = {}
+    for event in Event.objects.order_by("id"):
+        events.setdefault(event.job_id, []).append(event)
+    begun = Counter((mark.job_id, mark.claim) for mark in scene.begins())
+    after = Event.objects.count(), Event.objects.aggregate(Max("id"))
+    return (jobs, events, begun) if before == after else None
 
 
 def _tracebacks(said: str) -> bool:
