@@ -21,7 +21,12 @@ class Capacity:
         self._slots = {False: plan.slots, True: plan.async_slots}
         self._busy = {False: 0, True: 0}
         self._scarcer = min(self._slots.values())
-        self._most = self._scarcer if plan.prefetch == 0 else plan.async_slots
+        self._most = plan.async_slots
+        if plan.prefetch is not None:
+            # A claim for so many, and as many ahead, may find sync jobs: then no more of them wait
+            # than were to be fetched ahead.
+            half = (self._scarcer + plan.prefetch) // 2
+            self._most = max(self._scarcer, min(self._most, half))
         #: The slots that count now: how much a batch may hold follows from them.
         self.width = self._scarcer
 

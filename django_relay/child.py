@@ -1,4 +1,4 @@
-"""The child process: its bookkeeper, which claims and settles, and its ear for the supervisor.
+"""The child process, and its bookkeeper, which claims and settles.
 
 The main thread keeps the books on one connection: it sends endings as soon as that is free, so
 batches form by themselves under load, and claims as many jobs as there are free slots. A second
@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -28,10 +27,10 @@ from django.db import DatabaseError, connections
 from . import execution, hygiene, logs, results, transitions
 from .connection import Bookkeeping
 from .context import boot_time
+from .ear import Ear
 from .hand import Hand
 from .hands import Hands
 from .messages import Channel, Plan
-from .reloading import Code
 from .slots import Slots
 
 logger = logging.getLogger("django_relay.worker")
@@ -65,12 +64,15 @@ class Bookkeeper:
         #: Whether endings and claims go apart, since together they failed.
         self._apart = False
         self._more_at, self._stall = 0.0, 0.001
+        self._unsaid: bool | None = None
+        self._quarantine = transitions.Quarantine()
         self._whose: dict[str, Any] = {
             "database": plan.database,
             "queues": plan.queues,
             "worker": plan.worker,
             "lease": plan.lease,
             "frontier": transitions.Frontier(),
+            "quarantine": self._quarantine,
         }
 
     def run(self) -> None:
@@ -111,11 +113,11 @@ class Bookkeeper:
             answers, claim = transitions.turn(
                 self.connection, [hand.ending for hand in endings], wanted, **self._whose
             )
-        except (*ABSENT, UnicodeError) as error:
+        except (*ABSENT, UnicodeError):
             # Neither was done. Sent apart, they will show whose fault it was.
             self._apart = True
             self._hands.unsent(endings)
-            self._refused(error)
+            self._hands.wake()
             return
         # Both have committed: whatever goes wrong now, neither is forgotten.
         try:
@@ -128,15 +130,10 @@ class Bookkeeper:
         self._hands.looking()
         try:
             claim = transitions.claim(self.connection, wanted, alone=alone, **self._whose)
-        except ABSENT as error:
-            self._refused(error)
+        except ABSENT:
+            self._hands.wake()
             raise
         self._claimed(claim, asked=asked, wanted=wanted, alone=alone)
-
-    def _refused(self, error: Exception) -> None:
-        self._hands.wake()
-        if isinstance(error, transitions.REFUSALS):  # one row's values stop the whole claim
-            logs.straightened(transitions.straighten_jobs(self.connection))
 
     def _claimed(self, claim: transitions.Claim, *, asked: float, wanted: int, alone: bool) -> None:
         self._apart = False
@@ -150,10 +147,13 @@ class Bookkeeper:
         self._unread()
 
     def _take_in(self, claim: transitions.Claim, *, asked: float, wanted: int, alone: bool) -> None:
-        """Take in hand what was claimed; where the past of its jobs cannot be read, next time."""
+        """Take in hand what was claimed; where the past of its jobs cannot be read, next time. In
+        the end without: they would go back, and endings wait meanwhile."""
         again = [job.job_id for job in claim.jobs if job.claim > 1]
-        pasts = results.pasts(self.connection, again) if again else {}
+        late = boot_time() - asked > self._plan.lease / 4
+        pasts = results.pasts(self.connection, again) if again and not late else {}
         self._unread = None
+        logs.refused(self._quarantine.notices())
         if self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts):
             self._slots.dispatch()
         if claim.unseen:
@@ -163,7 +163,7 @@ class Bookkeeper:
         if len(claim.jobs) >= wanted:
             self._say_more(alone=alone)
             return
-        self._more_at = 0.0
+        self._more_at, self._unsaid = 0.0, None
         if claim.suspects and not alone:
             self._channel.post(kind="more", alone=True)
 
@@ -172,7 +172,15 @@ class Bookkeeper:
         now = time.monotonic()
         if now >= self._more_at:
             self._channel.post(kind="more", alone=alone)
-            self._more_at = now + MORE
+            self._more_at, self._unsaid = now + MORE, None
+        else:
+            self._unsaid = alone
+
+    def say_unsaid(self) -> None:
+        """Say what was kept for later; safe from any thread."""
+        alone, self._unsaid = self._unsaid, None
+        if alone is not None:
+            self._channel.post(kind="more", alone=alone)
 
     def _rest(self, claim: transitions.Claim, wanted: int, *, alone: bool) -> transitions.Claim:
         """Claim what a claim by the heads of the queues has left, where it came back short."""
@@ -220,62 +228,6 @@ class Bookkeeper:
         with contextlib.suppress(psycopg.Error):  # others look for themselves, too, only later
             again = [hand.job.queue for hand, settled in closed if settled.state == "ready"]
             transitions.notify(self.connection, again)
-
-
-class Ear(threading.Thread):
-    """Listens to the supervisor, and says each second that this process is alive."""
-
-    def __init__(self, plan: Plan, channel: Channel, hands: Hands, bookkeeper: Bookkeeper) -> None:
-        super().__init__(name="relay-ear", daemon=True)
-        self._code = Code() if plan.reload else None
-        self._said_at, self._said_idle = -1.0, False
-        self._channel = channel
-        self._hands = hands
-        self._bookkeeper = bookkeeper
-
-    def run(self) -> None:
-        """Obey until the supervisor's end closes, then end this process without settling."""
-        try:
-            while (messages := self._channel.receive(wait=0.2)) is not None:
-                self.obey(messages)
-                self._say_alive()
-                self._channel.flush()
-                self._bookkeeper.connection.unstick()
-        finally:
-            os._exit(0)
-
-    def obey(self, messages: list[dict[str, Any]]) -> None:
-        """Do what the supervisor says."""
-        for message in messages:
-            self._obey(message)
-
-    def _say_alive(self) -> None:
-        now, idle = time.monotonic(), self._hands.idle
-        if now - self._said_at < 1.0 and idle == self._said_idle:
-            return
-        self._channel.post(kind="alive", idle=idle)
-        self._said_at, self._said_idle = now, idle
-        if self._code is not None and self._code.changed():
-            logger.info("code has changed: this child is replaced")
-            self._channel.post(kind="reload")
-
-    def _obey(self, message: dict[str, Any]) -> None:
-        kind = message["kind"]
-        if kind == "wake":
-            self._hands.wake()
-        elif kind == "beat":
-            self._hands.beat()
-        elif kind == "lanes":
-            self._hands.lanes(open=message["open"])
-        elif kind == "renewed":
-            self._hands.renewed(
-                sent=message["sent"],
-                kept=message["kept"],
-                stop=message["stop"],
-                gone=message["gone"],
-            )
-        elif kind == "finish":
-            self._hands.finish(message["grace"])
 
 
 def main(descriptor: int) -> None:

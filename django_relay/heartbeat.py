@@ -114,18 +114,20 @@ class Heartbeat(threading.Thread):
             if time.monotonic() < due:
                 continue
             try:
-                self._renew()
-                due, failing = time.monotonic() + interval, False
-            except Exception as error:  # whatever it is, the leases need the next renewal
-                if not failing:
-                    logger.warning("leases not renewed: %s", logs.first_line(error))
-                failing = True
+                error = self._renew()
+                due = time.monotonic() + interval
+            except Exception as absent:  # whatever it is, the leases need the next renewal
+                error = absent
+            if error is not None and not failing:
+                logger.warning("leases not renewed: %s", logs.first_line(error))
+            failing = error is not None
         self.connection.close()
 
-    def _renew(self) -> None:
+    def _renew(self) -> Exception | None:
+        """Renew, tell the children, and return what the database said of a lease it refused."""
         reports = self._reports.renewable()
         if not reports:
-            return
+            return None
         # From before the request: the new end is at least this and a lease.
         sent = boot_time()
         answer = transitions.renew(
@@ -144,3 +146,4 @@ class Heartbeat(threading.Thread):
                     "gone": list(ours & answer.gone),
                 },
             )
+        return answer.refusal

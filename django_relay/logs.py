@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from . import compat
 from .outcomes import Ending
-from .transitions import Claimed, Rescued, Settled
+from .transitions import Claimed, Notice, Rescued, Settled
 
 logger = logging.getLogger("django_relay.worker")
 
@@ -132,11 +132,16 @@ def rescued(job: Rescued, why: str) -> None:
     )
 
 
-def straightened(job_ids: Iterable[int]) -> None:
-    """Log that rows written by somebody's own SQL were brought inside their bounds."""
-    for job_id in job_ids:
-        logger.warning(
-            "job %s had values outside their bounds; they are at their bounds now",
-            job_id,
-            extra={"job_id": job_id},
-        )
+def refused(notices: Iterable[Notice]) -> None:
+    """Log which jobs the database has refused: those that are straightened, and those passed over.
+
+    Of what it says the first line alone, which has no values of the row.
+    """
+    for notice in notices:
+        extra = {"job_id": notice.job_id}
+        if notice.error is None:
+            words = "job %s had values outside their bounds; they are at their bounds now"
+            logger.warning(words, notice.job_id, extra=extra)
+        else:
+            words = "job %s is passed over for a minute, the database refuses to have it moved: %s"
+            logger.warning(words, notice.job_id, first_line(notice.error), extra=extra)

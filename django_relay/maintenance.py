@@ -6,7 +6,6 @@ pass is timed by what the last one found: the next due time, the next lease end,
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import queue
 import threading
@@ -86,6 +85,7 @@ class Maintenance(threading.Thread):
         self._looked = looked
         self._dead: queue.SimpleQueue[Dead] = queue.SimpleQueue()
         self._late: list[Dead] = []
+        self._quarantine = transitions.Quarantine()
         self._poked = threading.Event()
         self._stopped = threading.Event()
         self._attended = self._mended = float("-inf")
@@ -118,7 +118,6 @@ class Maintenance(threading.Thread):
                 delay = self._pass()
                 pause = 0.0
             except Exception as error:  # whatever it is, others' jobs need the next pass
-                self._straighten(error)
                 pause = delay = min(max(pause * 2, 0.1), 1.0)
                 if pause > 0.2 and time.monotonic() - told >= COMPLAIN:
                     logger.warning("maintenance failed, trying again: %s", logs.first_line(error))
@@ -141,7 +140,8 @@ class Maintenance(threading.Thread):
         if now - self._mended >= MEND:
             self._mend()
         self._attend(now)
-        outlook = self._do(wakeup.probe(self.connection, self._identity.queues))
+        outlook = self._do(self._probe())
+        logs.refused(self._quarantine.notices())
         if outlook.ready:
             self._wake()
         self._looked(outlook)
@@ -171,30 +171,28 @@ class Maintenance(threading.Thread):
         if not _due(outlook):
             return outlook
         if outlook.next_due is not None and outlook.next_due <= 0:
-            transitions.notify(self.connection, transitions.promote(self.connection))
+            queues = transitions.promote(self.connection, self._quarantine)
+            transitions.notify(self.connection, queues)
         if outlook.next_end is not None and outlook.next_end <= 0:
-            self._rescued(transitions.rescue_expired(self.connection), "its lease ran out")
+            rescued = transitions.rescue_expired(self.connection, self._quarantine)
+            self._rescued(rescued, "its lease ran out")
         if outlook.expiring:
-            for job_id in transitions.expire(self.connection):
+            for job_id in transitions.expire(self.connection, self._quarantine):
                 logger.warning("job %s expired: it had not started in time", job_id)
-        return wakeup.probe(self.connection, self._identity.queues)
+        return self._probe()
+
+    def _probe(self) -> Outlook:
+        return wakeup.probe(self.connection, self._identity.queues, self._quarantine)
 
     def _mend(self) -> None:
         self._mended = time.monotonic()
-        rescued, orphans = transitions.mend(self.connection)
+        rescued, orphans = transitions.mend(self.connection, self._quarantine)
         self._rescued(rescued, "its lease row was missing")
         for job_id in orphans:
             logger.warning("deleted a lease on job %s, which does not run", job_id)
         for job_id in transitions.straighten_leases(self.connection):
             logger.warning("the lease on job %s had times outside the calendar", job_id)
         transitions.forget_silent(self.connection)
-
-    def _straighten(self, error: Exception) -> None:
-        """Where a row's own values were refused, have them at their bounds for the next pass."""
-        if isinstance(error, transitions.REFUSALS):
-            with contextlib.suppress(psycopg.Error):
-                logs.straightened(transitions.straighten_jobs(self.connection))
-                transitions.straighten_leases(self.connection)
 
     def _bury_dead(self) -> None:
         while True:
@@ -222,7 +220,9 @@ class Maintenance(threading.Thread):
         if endings:
             dead.answered |= transitions.settle(self.connection, endings).keys()
         begun = [report.token for report in dead.reports]
-        rescued = transitions.rescue_child(self.connection, dead.child, begun=begun)
+        rescued = transitions.rescue_child(
+            self.connection, dead.child, begun=begun, quarantine=self._quarantine
+        )
         self._rescued(rescued, "its process died")
         return time.monotonic() < dead.look_until
 

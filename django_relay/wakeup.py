@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 
 from .connection import Bookkeeping
-from .transitions import CHANNEL, Session
+from .transitions import CHANNEL, Quarantine, Session
 
 logger = logging.getLogger("django_relay.worker")
 
@@ -26,7 +26,8 @@ COALESCE = 0.01
 # Locks nothing: what there is to do, in one round trip. Each part is one index look-up (a queue),
 # but for the leases, which are as few as the jobs that run. They are sorted and cut to one row so
 # that an index is the only cheap way: a plain EXISTS, planned with statistics in which most jobs
-# are ready, reads through all finished ones. Times at the calendar's edges are cut to a day.
+# are ready, reads through all finished ones. Times at the calendar's edges are cut to a day. What
+# is in quarantine is due in vain.
 PROBE = """
 SELECT
   CASE WHEN %(queues)s::text[] IS NULL THEN EXISTS (
@@ -45,15 +46,16 @@ SELECT
       LEAST(min(run_after), statement_timestamp() + interval '1 day'),
       statement_timestamp() - interval '1 day'
     ) - clock_timestamp())::float8
-    FROM django_relay_job WHERE state = 'scheduled'
+    FROM django_relay_job WHERE state = 'scheduled' AND id {among}
   ),
   (
     SELECT EXTRACT(EPOCH FROM min(expires_at) - clock_timestamp())::float8
-    FROM django_relay_lease
+    FROM django_relay_lease WHERE job_id {among}
   ),
   COALESCE((
     SELECT min(start_before) FROM django_relay_job
     WHERE start_before IS NOT NULL AND state IN ('blocked', 'scheduled', 'ready')
+      AND id {among}
   ) <= statement_timestamp(), false),
   EXISTS (
     SELECT 1 FROM (
@@ -78,10 +80,14 @@ class Outlook:
     suspects: bool
 
 
-def probe(connection: Session, queues: Sequence[str] | None) -> Outlook:
+def probe(
+    connection: Session, queues: Sequence[str] | None, quarantine: Quarantine | None = None
+) -> Outlook:
     """Look whether ``queues`` (None: any) have something ready, and what is due next."""
+    condition, among = (quarantine or Quarantine()).among()
+    values = {"queues": None if queues is None else list(queues), **among}
     with connection.cursor() as cursor:
-        cursor.execute(PROBE, {"queues": None if queues is None else list(queues)})
+        cursor.execute(PROBE.format(among=condition), values)
         return Outlook(*cursor.fetchone())
 
 

@@ -9,22 +9,24 @@ claim for a lease of that job which somebody's own SQL has inserted and not comm
 from .attend import attend, forget_silent, leave, notify
 from .cancel import Cancelled, cancel
 from .claim import Claim, Claimed, claim
+from .endings import Settled
 from .enqueue import BATCH, CHANNEL, Enqueued, NewJob, enqueue, enqueue_many
 from .frontier import Frontier
 from .promote import expire, promote
 from .prune import prune
+from .quarantine import Notice, Quarantine
+from .refuse import others, refuse
 from .renew import Held, Renewal, renew
 from .requeue import move, requeue, reschedule
 from .rescue import Rescued, mend, rescue_child, rescue_expired
 from .session import Session
-from .settle import Settled, others, refuse, settle
-from .straighten import REFUSALS, straighten_jobs, straighten_leases
+from .settle import settle
+from .straighten import straighten_jobs, straighten_leases
 from .turn import turn
 
 __all__ = [
     "BATCH",
     "CHANNEL",
-    "REFUSALS",
     "Cancelled",
     "Claim",
     "Claimed",
@@ -32,6 +34,8 @@ __all__ = [
     "Frontier",
     "Held",
     "NewJob",
+    "Notice",
+    "Quarantine",
     "Renewal",
     "Rescued",
     "Session",

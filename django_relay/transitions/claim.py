@@ -1,22 +1,23 @@
 """Take ready jobs: lock them, give each a lease with a fresh token, commit before any handler.
 
-The pick is a Django queryset, so the lock is Django's own ``select_for_update``; its SQL is
-embedded in one statement, so a claim is one round trip.
+One statement, so one round trip: which jobs it takes is told in ``pick``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cache
+from functools import partial
 from typing import Any
 
-from django.db import connections
-from django.db.models import BooleanField, Func
-from django.db.models.expressions import F, RawSQL
+import psycopg
+from django.db import DatabaseError
 
 from .frontier import Frontier
+from .halves import is_about_data
+from .pick import ANY, BEHIND, NAMED, picking
+from .quarantine import Quarantine
 from .session import Session
 
 
@@ -61,70 +62,15 @@ class Claim:
     unseen: bool = False
 
 
-# The names of the worker's queues as given, or of all queues that have something ready: one index
-# probe a queue, however many jobs each holds.
-NAMED = "SELECT unnest(%(queues)s::text[]) AS name"
-ANY = """
-  (SELECT queue AS name FROM django_relay_job WHERE {ready} ORDER BY queue LIMIT 1)
-  UNION ALL
-  SELECT (
-    SELECT queue FROM django_relay_job WHERE {ready} AND queue > q.name ORDER BY queue LIMIT 1
-  )
-  FROM queue AS q WHERE q.name IS NOT NULL
-"""
-# The queues behind whose frontier a claim starts, and the last job that was taken from each.
-BEHIND = """
-SELECT * FROM unnest(%(names)s::text[], %(worths)s::integer[], %(ids)s::bigint[])
-  AS q(name, worth, last)
-"""
-
-#: What a claim looks at: jobs that may run beside others, or those that have cost a process. Each
-#: is literally the condition of an index, or implies it.
-BESIDE = "state = 'ready' AND losses <= 0"
-ALONE = "state = 'ready' AND losses > 0"
-
-# Locks: the picked job rows, SKIP LOCKED, so no claim waits for another or for a promotion.
-# `head` reads, without a lock, the first job of each queue; `picked` goes through the queues by
-# their heads, highest priority first and then oldest, so that no queue starves another. `bounded`
-# keeps it to rows as good as the head; without, a second claim takes what is `left`, because it
-# was worth less or its head was locked. `picking` is how long that took. Behind a frontier
-# both see only what follows it: an index condition, so nothing before it is touched. The outer
-# LIMIT stops the loop: exactly the rows picked are locked. The lock returns the newest version of
-# a row, so `claims` is counted from there and not from the snapshot, and nobody can move the job
-# before `job` does.
+# Locks: the rows `picked`, which are locked already; see there.
 # The lease goes in first, and only jobs whose lease went in are moved: an orphan lease or a full
 # limit holds up one job, never the claim. Two claimers can never get one job: the second finds
 # its row locked or no longer ready.
 # `job` finds its rows by key, one by one, which is what `= ANY (ARRAY[...])` leaves a planner no
 # way around: by a plain join, or a condition on the state, a plan made before the table was
 # analyzed may read every job instead.
-CLAIMING = """
-queue AS ({queues}), head AS MATERIALIZED (
-  SELECT q.*, h.priority, clock_timestamp() AS at FROM queue AS q CROSS JOIN LATERAL (
-    SELECT priority, id FROM django_relay_job
-    WHERE {ready} AND queue = q.name AND {behind_q}
-    ORDER BY (-priority), id LIMIT 1
-  ) AS h
-  ORDER BY (-h.priority), h.id
-), picked AS MATERIALIZED (
-  SELECT p.* FROM head CROSS JOIN LATERAL ({pick}) AS p LIMIT %(limit)s
-), rest AS MATERIALIZED (
-  SELECT
-    short.is AND EXISTS (
-      SELECT 1 FROM head CROSS JOIN LATERAL (
-        SELECT 1 FROM django_relay_job
-        WHERE {ready} AND queue = head.name AND {behind_head}
-          AND id <> ALL (ARRAY(SELECT id FROM picked))
-        ORDER BY (-priority), id LIMIT 1
-      ) AS r
-    ) AS left,
-    short.is AND EXISTS (
-      SELECT 1 FROM django_relay_job
-      WHERE state = 'ready' AND losses > 0
-        AND (%(queues)s::text[] IS NULL OR queue = ANY (%(queues)s::text[]))
-    ) AS suspects
-  FROM (SELECT count(*) < %(limit)s AS is FROM picked) AS short
-), lease AS (
+TAKING = """
+, lease AS (
   INSERT INTO django_relay_lease (
     job_id, token, worker, claim, acquired_at, expires_at, renewals
   )
@@ -163,56 +109,6 @@ ORDER BY (-j.priority), j.id
 """
 
 
-#: Stands for the limit in the compiled pick, which has no parameter of its own.
-_LIMIT = 987_654_321
-
-
-@cache
-def _pick(database: str, ready: str, behind: str) -> str:
-    """Compile the pick once."""
-    from django_relay.models import Job
-
-    def literally(condition: str) -> RawSQL:
-        # The state is a literal: a plan cannot prove a partial index from a parameter.
-        return RawSQL(condition, (), BooleanField())  # noqa: S611 - constants
-
-    pick = (
-        Job.objects.using(database)
-        .filter(
-            literally(ready),
-            literally("queue = head.name"),
-            literally(behind.format(of="head")),
-            literally("(-priority) <= CASE WHEN %(bounded)s THEN -head.priority ELSE 100 END"),
-            literally("(start_before IS NULL OR start_before > statement_timestamp())"),
-        )
-        .order_by(Func(F("priority"), template="(-%(expressions)s)"), "id")
-        .select_for_update(skip_locked=True, no_key=True)
-        .values_list("id", "claims")[:_LIMIT]
-    )
-    # Django compiles a lock only where one could be held, and would connect to find out. This copy
-    # never connects: it says that it is in a transaction.
-    compiling = connections[database].copy()
-    compiling.get_autocommit = lambda: False  # type: ignore[method-assign]
-    sql: str
-    sql, params = pick.query.get_compiler(connection=compiling).as_sql()
-    if params:
-        raise AssertionError(f"the pick has no parameters of its own, found {params!r}")
-    return sql
-
-
-@cache
-def _claiming(database: str, queues: str, alone: bool) -> str:
-    ready = ALONE if alone else BESIDE
-    behind = "((-priority), id) > ({of}.worth, {of}.last)" if queues is BEHIND else "true"
-    return CLAIMING.format(
-        queues=queues.format(ready=ready),
-        ready=ready,
-        behind_q=behind.format(of="q"),
-        behind_head=behind.format(of="head"),
-        pick=_pick(database, ready, behind).replace(str(_LIMIT), "%(limit)s"),
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A claim as it is sent, and how its answer is read; see ``claim``."""
@@ -225,16 +121,26 @@ class Request:
     alone: bool = False
     bounded: bool = True
     frontier: Frontier | None = None
+    quarantine: Quarantine = field(default_factory=Quarantine)
 
     @property
     def _frontier(self) -> Frontier | None:
         """Claims of other kinds look at other rows, or at all."""
         return self.frontier if self.bounded and not self.alone else None
 
-    def asked(self) -> tuple[str, dict[str, object]]:
-        """Return the CTEs of the claim, which ``CLAIMED`` reads, and their values."""
+    def asked(self, only: Sequence[int] | None = None) -> tuple[str, dict[str, object]]:
+        """Return the CTEs of the claim, which ``CLAIMED`` reads, and their values.
+
+        ``only`` are the ids of the jobs that may be taken, where not any.
+        """
+        picks, values = self.picks(only)
+        return picks + TAKING, values
+
+    def picks(self, only: Sequence[int] | None = None) -> tuple[str, dict[str, object]]:
+        """Return the CTEs that lock the jobs, and what there is to know of others."""
         starts = self._frontier.starts() if self._frontier else []
         names, worths, ids = zip(*starts, strict=True) if starts else ((), (), ())
+        condition, among = self.quarantine.among(only)
         values: dict[str, object] = {
             "limit": 1 if self.alone else self.limit,
             "queues": None if self.queues is None else list(self.queues),
@@ -246,7 +152,7 @@ class Request:
             "ids": list(ids),
         }
         queues = BEHIND if starts else ANY if self.queues is None else NAMED
-        return _claiming(self.database, queues, self.alone), values
+        return picking(self.database, queues, alone=self.alone, among=condition), values | among
 
     def read(self, rows: Sequence[tuple[Any, ...]]) -> Claim:
         """Read the answer."""
@@ -270,13 +176,15 @@ def claim(
     alone: bool = False,
     bounded: bool = True,
     frontier: Frontier | None = None,
+    quarantine: Quarantine | None = None,
 ) -> Claim:
     """Take up to ``limit`` ready jobs of ``queues`` (None: any), each for ``lease`` seconds.
 
     The connection is in autocommit: the claim has committed when this returns. Jobs that have cost
     a process are passed over; with ``alone`` one of them is taken, and no other. ``bounded`` is the
     first try; an unbounded second one finds jobs behind heads that others have locked. The
-    ``frontier`` is the session's own, if it claims again and again.
+    ``frontier`` is the session's own, if it claims again and again, and so is the ``quarantine``: a
+    job that the database refuses to have taken keeps none behind it from being taken.
     """
     request = Request(
         limit=limit,
@@ -287,8 +195,44 @@ def claim(
         alone=alone,
         bounded=bounded,
         frontier=frontier,
+        quarantine=quarantine or Quarantine(),
     )
-    claiming, values = request.asked()
+    try:
+        return _take(connection, request)
+    except (DatabaseError, psycopg.Error) as error:
+        if not is_about_data(error):
+            raise
+    return _take_past(connection, replace(request, bounded=False, frontier=None))
+
+
+def _take(connection: Session, request: Request, only: Sequence[int] | None = None) -> Claim:
+    claiming, values = request.asked(only)
+    return request.read(_rows(connection, claiming, CLAIMED, values))
+
+
+def _take_past(connection: Session, request: Request) -> Claim:
+    """Take those of the picked jobs that the database does not refuse."""
+
+    def pick() -> list[int]:
+        picks, values = request.picks()
+        return [row[0] for row in _rows(connection, picks, "SELECT id FROM picked", values)]
+
+    claims: list[Claim] = []
+    try:
+        take = partial(_take, connection, request)
+        for claim in request.quarantine.past(connection, pick, take, Claim((), False, False)):
+            claims.append(claim)
+    except (DatabaseError, psycopg.Error):
+        if not claims:
+            raise  # else those have committed, and the rest is looked for again
+    jobs = tuple(job for claim in claims for job in claim.jobs)
+    return Claim(jobs, left=False, suspects=any(c.suspects for c in claims), unseen=True)
+
+
+def _rows(
+    connection: Session, ctes: str, query: str, values: dict[str, object]
+) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(f"WITH RECURSIVE {claiming} {CLAIMED}", values)
-        return request.read(cursor.fetchall())
+        cursor.execute(f"WITH RECURSIVE {ctes} {query}", values)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from .halves import in_halves
 from .session import Session
 
 
@@ -23,12 +25,14 @@ class Held:
 class Renewal:
     """The answer, as tokens: still ours, ours but asked to stop, and gone.
 
-    A token in none of the three was locked by its own ending for a moment: ask again.
+    A token in none of the three was locked by its own ending for a moment, or the database would
+    not have it renewed and said ``refusal``: ask again.
     """
 
     kept: frozenset[str]
     stop: frozenset[str]
     gone: frozenset[str]
+    refusal: Exception | None = None
 
 
 # Locks: the reported leases that are still there, SKIP LOCKED: a renewal never waits, since the
@@ -89,25 +93,37 @@ WHERE l.expires_at > clock_timestamp()
 
 def renew(connection: Session, reported: Sequence[Held], *, lease: float) -> Renewal:
     """Extend the ``reported`` leases to ``lease`` seconds from the database's now."""
+    refusals: list[Exception] = []
+
+    def refused(_: Held, error: Exception) -> list[tuple[str, bool]]:
+        refusals.append(error)
+        return []
+
+    parts = in_halves(reported, partial(_renew, connection, f"{lease} seconds"), refused)
+    rows = [row for part in parts for row in part]
+    kept = {token for token, _ in rows}
+    missing = [(held.job_id, held.token) for held in reported if held.token not in kept]
+    busy = still_held(connection, missing) if missing else set()
+    return Renewal(
+        kept=frozenset(kept),
+        stop=frozenset(token for token, stop in rows if stop),
+        gone=frozenset(token for _, token in missing if token not in busy),
+        refusal=refusals[0] if refusals else None,
+    )
+
+
+def _renew(connection: Session, lease: str, reported: Sequence[Held]) -> list[tuple[str, bool]]:
     values = {
         "job_ids": [held.job_id for held in reported],
         "tokens": [held.token for held in reported],
         "ran": [held.ran for held in reported],
         "budgets": [held.budget for held in reported],
-        "lease": f"{lease} seconds",
+        "lease": lease,
     }
     with connection.cursor() as cursor:
         cursor.execute(RENEW, values)
-        rows = cursor.fetchall()
-    kept = {token for token, _ in rows}
-    missing = {held.token for held in reported} - kept
-    if missing:
-        missing -= still_held(connection, [(held.job_id, held.token) for held in reported])
-    return Renewal(
-        kept=frozenset(kept),
-        stop=frozenset(token for token, stop in rows if stop),
-        gone=frozenset(missing),
-    )
+        rows: list[tuple[str, bool]] = cursor.fetchall()
+        return rows
 
 
 def forfeit(connection: Session, job_id: int, token: str) -> bool:

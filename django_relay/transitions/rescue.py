@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from .quarantine import Batch, Quarantine
 from .session import Session
 
 
@@ -34,19 +35,22 @@ class Rescued:
 # dead child's other leases those count that it had reported. From the second loss on a job waits
 # before its next claim, doubling from four seconds to five minutes, so that a job that kills its
 # worker does not grind through the fleet.
-RESCUE = """
-WITH chosen AS MATERIALIZED (
+CHOSEN = """
+chosen AS MATERIALIZED (
   SELECT
     l.job_id, l.token, l.worker, l.claim, l.acquired_at, l.begun_at, l.expires_at, l.renewals,
     l.cancel_requested_at, j.state AS was, j.losses, j.max_attempts
   FROM django_relay_lease AS l
   JOIN django_relay_job AS j ON j.id = l.job_id
-  WHERE {which}
+  WHERE {which} AND l.job_id {{among}}
   ORDER BY l.job_id
   LIMIT {limit}
   FOR UPDATE OF l SKIP LOCKED
   FOR NO KEY UPDATE OF j SKIP LOCKED
-), decided AS MATERIALIZED (
+)
+"""
+RESCUE = """
+, decided AS MATERIALIZED (
   SELECT c.*, clock_timestamp() AS at,
     CASE
       WHEN c.cancel_requested_at IS NOT NULL THEN 'cancelled'
@@ -100,27 +104,35 @@ WITH chosen AS MATERIALIZED (
 SELECT id, state, kind, worker, queue, task, losses FROM job ORDER BY id
 """
 
-EXPIRED = RESCUE.format(which="l.expires_at <= clock_timestamp()", lost="true", limit=500)
-OF_CHILD = RESCUE.format(
-    which="l.worker = %(worker)s",
-    lost=(
-        "(chosen.begun_at IS NOT NULL OR chosen.token = ANY (%(begun)s::uuid[])"
+EXPIRED = Batch(
+    CHOSEN.format(which="l.expires_at <= clock_timestamp()", limit=500),
+    RESCUE.format(lost="true"),
+    job="job_id",
+)
+OF_CHILD = Batch(
+    CHOSEN.format(which="l.worker = %(worker)s", limit=10_000),
+    RESCUE.format(
+        lost="(chosen.begun_at IS NOT NULL OR chosen.token = ANY (%(begun)s::uuid[])"
         " OR chosen.expires_at <= clock_timestamp())"
     ),
-    limit=10_000,
+    job="job_id",
 )
 
 # Locks: the job rows, SKIP LOCKED. No transition leaves a running job without a lease; somebody's
 # own SQL can. Its owner's ending will be refused, as any that finds no lease.
-LEASELESS = """
-WITH chosen AS MATERIALIZED (
+LEASELESS = Batch(
+    """
+chosen AS MATERIALIZED (
   SELECT j.id FROM django_relay_job AS j
-  WHERE j.state = 'running'
+  WHERE j.state = 'running' AND j.id {among}
     AND NOT EXISTS (SELECT 1 FROM django_relay_lease AS l WHERE l.job_id = j.id)
   ORDER BY j.id
   LIMIT 500
   FOR NO KEY UPDATE OF j SKIP LOCKED
-), job AS (
+)
+""",
+    """
+, job AS (
   UPDATE django_relay_job AS j SET
     state = CASE WHEN j.losses + 1 >= j.max_attempts THEN 'failed' ELSE 'ready' END,
     losses = LEAST(j.losses + 1, 1000000000),
@@ -141,24 +153,30 @@ WITH chosen AS MATERIALIZED (
 )
 SELECT id, state, CASE state WHEN 'failed' THEN 'failed' ELSE 'rescued' END, '', queue, task, losses
 FROM job
-"""
+""",
+)
 
 # Locks: the leases in job id order, SKIP LOCKED. A lease whose job does not run protects nothing
 # and would hold up the job's next claim. The lock returns the newest lease, so a lease made after
 # the snapshot is not among them.
-ORPHANED = """
-WITH chosen AS MATERIALIZED (
-  SELECT l.job_id, l.token FROM django_relay_lease AS l
+ORPHANED = Batch(
+    """
+chosen AS MATERIALIZED (
+  SELECT l.job_id AS id, l.token FROM django_relay_lease AS l
   WHERE (SELECT state FROM django_relay_job AS j WHERE j.id = l.job_id)
     IS DISTINCT FROM 'running'
+    AND l.job_id {among}
   ORDER BY l.job_id
   LIMIT 500
   FOR UPDATE OF l SKIP LOCKED
 )
+""",
+    """
 DELETE FROM django_relay_lease AS l USING chosen AS c
-WHERE l.job_id = c.job_id AND l.token = c.token
+WHERE l.job_id = c.id AND l.token = c.token
 RETURNING l.job_id
-"""
+""",
+)
 
 _LOST = (
     '{"class": "django_relay.exceptions.WorkerLost", "message": "The worker process was lost while '
@@ -166,38 +184,47 @@ _LOST = (
 )
 
 
-def rescue_expired(connection: Session) -> list[Rescued]:
+def rescue_expired(connection: Session, quarantine: Quarantine | None = None) -> list[Rescued]:
     """Take back up to 500 jobs whose lease has run out by the database's clock."""
-    jobs = _rescue(connection, EXPIRED, {"why": "its lease ran out"})
+    quarantine = quarantine or Quarantine()
+    jobs = _rescue(connection, EXPIRED, {"why": "its lease ran out"}, quarantine)
     if not jobs:
         # What is over and was not rescued is locked, or no running job has it.
-        _sweep(connection)
+        _sweep(connection, quarantine)
     return jobs
 
 
-def rescue_child(connection: Session, worker: str, *, begun: Collection[str]) -> list[Rescued]:
+def rescue_child(
+    connection: Session,
+    worker: str,
+    *,
+    begun: Collection[str],
+    quarantine: Quarantine | None = None,
+) -> list[Rescued]:
     """Take back what a dead child held. ``begun`` are the tokens whose handlers it had reported.
 
     ``worker`` is unique per boot and child. Call it for a while: the child's last statement may
     still be under way on the server.
     """
     why: dict[str, object] = {"why": "its process died", "worker": worker, "begun": list(begun)}
-    return _rescue(connection, OF_CHILD, why)
+    return _rescue(connection, OF_CHILD, why, quarantine or Quarantine())
 
 
-def mend(connection: Session) -> tuple[list[Rescued], list[int]]:
+def mend(
+    connection: Session, quarantine: Quarantine | None = None
+) -> tuple[list[Rescued], list[int]]:
     """Rescue running jobs that have no lease, and delete leases that no running job has."""
-    orphans = _sweep(connection)
-    return _rescue(connection, LEASELESS, {}), orphans
+    quarantine = quarantine or Quarantine()
+    orphans = _sweep(connection, quarantine)
+    return _rescue(connection, LEASELESS, {}, quarantine), orphans
 
 
-def _sweep(connection: Session) -> list[int]:
-    with connection.cursor() as cursor:
-        cursor.execute(ORPHANED)
-        return [job_id for (job_id,) in cursor.fetchall()]
+def _sweep(connection: Session, quarantine: Quarantine) -> list[int]:
+    return [job_id for (job_id,) in ORPHANED.move(connection, {}, quarantine)]
 
 
-def _rescue(connection: Session, statement: str, values: dict[str, object]) -> list[Rescued]:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values | {"error": _LOST})
-        return [Rescued(*row) for row in cursor.fetchall()]
+def _rescue(
+    connection: Session, batch: Batch, values: dict[str, object], quarantine: Quarantine
+) -> list[Rescued]:
+    rows = batch.move(connection, {**values, "error": _LOST}, quarantine)
+    return [Rescued(*row) for row in rows]

@@ -1,13 +1,11 @@
 """What a transition needs of a connection: a cursor. Django's connection and ours both have it.
 
-``bound`` opens one that sends values apart from their statement; ``numbered`` makes a long one
-cheap to send again.
+``bound`` opens one that sends values apart from their statement.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -23,21 +21,6 @@ class Session(Protocol):
 
     def cursor(self) -> AbstractContextManager[Any]:
         """Open a cursor with DB-API ``execute``, ``fetchone`` and ``fetchall``."""
-
-
-def numbered(statement: str) -> tuple[str, list[str]]:
-    """Write $1, $2 for the named values of ``statement``; return their names in that order, too.
-
-    psycopg looks for names in a long statement each time it is sent, in a numbered one never.
-    """
-    names: list[str] = []
-
-    def number(named: re.Match[str]) -> str:
-        if named[1] not in names:
-            names.append(named[1])
-        return f"${names.index(named[1]) + 1}"
-
-    return re.sub(r"%\((\w+)\)s", number, statement), names
 
 
 class _Preparing(psycopg.Cursor[Any]):

@@ -1,53 +1,23 @@
 """Give up a lease: succeed, retry, fail, snooze or release, in batches of one statement.
 
-The token and the lease's end decide, on the database's clock, after the row lock is held. An ending
-that finds no live lease changes nothing and is kept as a ``refused`` event.
+The token and the lease's end decide, on the database's clock, after the row lock is held. What
+becomes of an ending that finds no live lease is told in ``refuse``.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
-
-import psycopg
-from django.db import DatabaseError, DataError
+from collections.abc import Sequence
+from functools import partial
 
 from django_relay import outcomes
-from django_relay.connection import is_about_rows
-from django_relay.outcomes import Ending
-from django_relay.states import MAX_INTERRUPTIONS
+from django_relay.outcomes import Ending, Verb
 
-from .renew import forfeit, still_held
+from .endings import ENDINGS, UNSTORABLE, Settled, accepted, presented
+from .halves import in_halves, is_about_data
+from .refuse import others
+from .renew import forfeit
 from .session import Session
 from .straighten import straighten_jobs
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What became of one ending.
-
-    Accepted: ``state``, and ``kind`` and ``at`` of its event, are set. Refused: ``reason`` is
-    ``expired``, ``superseded``, ``cancelled``, ``gone`` where the job itself has, or ``unstorable``
-    where no word of it can be stored (its lease ends at once); ``late_ms`` tells how long after the
-    lease's end it came, where that is known.
-    """
-
-    accepted: bool
-    state: str | None = None
-    kind: str | None = None
-    at: datetime | None = None
-    reason: str | None = None
-    late_ms: float | None = None
-
-
-# The endings of a batch, as one JSON text: seven arrays take a driver in Python ten times as long.
-ENDINGS = """json_to_recordset(%(endings)s::json) AS e(
-    job_id bigint, token uuid, verb text, result text, delay float8, data text, ran float8,
-    took float8
-  )"""
 
 # Locks: the leases whose job and token match, in job id order, each with its job row. What somebody
 # else has locked is skipped, and its ending left for another time: to wait for it would keep all
@@ -132,106 +102,41 @@ held AS MATERIALIZED (
 SETTLED = "SELECT token::text, state, kind, at FROM settled"
 SETTLE = f"WITH {SETTLING} {SETTLED}"
 
-# Locks nothing. An ending event of this job and token that was not somebody else's doing (a rescue
-# says `why`, a person is an actor) means that the ending was accepted and its answer was lost;
-# there is one at most. One probe of the index an ending: a plain join, planned before the events
-# were ever analyzed, takes each job to have a two-hundredth of them and reads the whole table.
-ACCEPTED = f"""
-SELECT a.token::text, a.data->>'state', a.kind, a.at
-FROM {ENDINGS}
-CROSS JOIN LATERAL (
-  SELECT v.token, v.data, v.kind, v.at FROM django_relay_event AS v
-  WHERE v.job_id = e.job_id AND v.token = e.token
-    AND v.kind IN ('succeeded', 'retried', 'failed', 'snoozed', 'released', 'cancelled')
-    AND v.actor IS NULL
-    AND NOT COALESCE(v.data ? 'why', false)
-  LIMIT 1
-) AS a
-"""
-
-# Moves nothing. Locks the job rows FOR KEY SHARE, which only a prune contradicts: the event is
-# inserted from the job's row, so a job that has been, or is being, pruned gets none. How late:
-# since the end of the lease if it is still there, else since the end that the rescue wrote down.
-REFUSE = f"""
-WITH late AS MATERIALIZED (
-  SELECT
-    e.job_id, e.token, e.verb, c.claim, c.worker,
-    CASE
-      WHEN l.token IS NOT NULL THEN 'expired'
-      WHEN j.state = 'cancelled' THEN 'cancelled'
-      ELSE 'superseded'
-    END AS reason,
-    COALESCE(l.expires_at, (
-      SELECT (r.data->>'expired_at')::timestamptz FROM django_relay_event AS r
-      WHERE r.job_id = e.job_id AND r.token = e.token AND r.data ? 'expired_at' LIMIT 1
-    )) AS expired_at
-  FROM {ENDINGS}
-  JOIN django_relay_job AS j ON j.id = ANY (ARRAY[e.job_id])
-  LEFT JOIN django_relay_lease AS l ON l.job_id = ANY (ARRAY[e.job_id]) AND l.token = e.token
-  LEFT JOIN LATERAL (
-    SELECT v.claim, v.worker FROM django_relay_event AS v
-    WHERE v.job_id = e.job_id AND v.token = e.token AND v.kind = 'claimed' LIMIT 1
-  ) AS c ON true
-  ORDER BY e.job_id
-  FOR KEY SHARE OF j
-), event AS (
-  INSERT INTO django_relay_event (job_id, kind, at, claim, token, worker, data)
-  SELECT
-    job_id, 'refused', clock_timestamp(), claim, token, worker,
-    jsonb_strip_nulls(jsonb_build_object(
-      'reason', reason,
-      'would_have', verb,
-      'late_ms', round((EXTRACT(EPOCH FROM clock_timestamp() - expired_at) * 1000)::numeric, 3)
-    ))
-  FROM late
-  RETURNING token, data
-)
-SELECT token::text, data->>'reason', (data->>'late_ms')::float8 FROM event
-"""
-
-_INTERRUPTED = (
-    '{"class": "django_relay.exceptions.WorkerLost", "message": "The worker was stopped while this '
-    'job ran, and the job may not be started again.", "traceback": ""}'
-)
-
 
 def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
     """Present ``endings`` under their tokens and tell by token what became of each.
 
     One whose lease or job somebody else has locked is in the answer not at all: present it again.
 
-    A value that the database refuses to store spoils its own ending only: the batch is halved until
-    that one is found, and its attempt is failed with what the database said.
+    What the database refuses to store spoils its own ending only. That is presented once more, with
+    the job's own values put in order; then the attempt is failed in plain words; where even that is
+    refused, the lease ends.
     """
-    try:
-        return _settle(connection, endings)
-    except (DatabaseError, psycopg.Error, UnicodeError) as error:
-        if not is_about_data(error):
-            raise
-        if len(endings) > 1:
-            half = len(endings) // 2
-            return settle(connection, endings[:half]) | settle(connection, endings[half:])
-        return _settle_unstorable(connection, endings[0], error)
+    answers: dict[str, Settled] = {}
+    parts = in_halves(endings, partial(_settle, connection), partial(_settle_refused, connection))
+    for part in parts:
+        answers |= part
+    return answers
 
 
-def is_about_data(error: Exception) -> bool:
-    """Tell errors about a value from errors of the database. The driver itself refuses a NUL or a
-    lone surrogate."""
-    return isinstance(error, DataError | psycopg.DataError | UnicodeError) or is_about_rows(error)
+def _settle_refused(connection: Session, ending: Ending, error: Exception) -> dict[str, Settled]:
+    straighten_jobs(connection, [ending.job_id])
+    steps = [partial(_settle, connection, [ending])]
+    if ending.outcome.verb is not Verb.RELEASE:  # which gives back what may not even have begun
+        steps.append(partial(_settle, connection, [_unstorable(ending, error)]))
+    steps.append(partial(_forfeit, connection, ending))
+    for step in steps:
+        try:
+            return step()
+        except Exception as again:
+            if not is_about_data(again):
+                raise
+    return {}  # nor can its lease be renewed, then
 
 
-def _settle_unstorable(connection: Session, ending: Ending, error: Exception) -> dict[str, Settled]:
-    """Fail the attempt in plain words. Where even that is refused, try again with the job's own
-    values put in order; where they are, end the lease."""
-    try:
-        return _settle(connection, [_unstorable(ending, error)])
-    except (DatabaseError, psycopg.Error, UnicodeError) as again:
-        if not is_about_data(again):
-            raise
-    if ending.job_id in straighten_jobs(connection):
-        return settle(connection, [ending])
+def _forfeit(connection: Session, ending: Ending) -> dict[str, Settled]:
     ended = forfeit(connection, ending.job_id, ending.token)
-    return {ending.token: Settled(False, reason="unstorable")} if ended else {}
+    return {ending.token: UNSTORABLE} if ended else {}
 
 
 def _unstorable(ending: Ending, error: Exception) -> Ending:
@@ -248,63 +153,3 @@ def _settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled
         cursor.execute(SETTLE, presented(endings))
         found = accepted(cursor.fetchall())
     return found | others(connection, endings, found)
-
-
-def accepted(rows: Iterable[tuple[Any, ...]]) -> dict[str, Settled]:
-    """Read which of the presented endings were accepted, by token; ``others`` asks about those that
-    are not among them."""
-    return {row[0]: Settled(True, *row[1:]) for row in rows}
-
-
-def others(
-    connection: Session, endings: Sequence[Ending], accepted: dict[str, Settled]
-) -> dict[str, Settled]:
-    """Tell what became of the ``endings`` that are not among the ``accepted``."""
-    missing = [ending for ending in endings if ending.token not in accepted]
-    if not missing:
-        return {}
-    # Their leases or jobs were locked by somebody: neither accepted nor refused yet.
-    busy = still_held(connection, [(ending.job_id, ending.token) for ending in missing])
-    return refuse(connection, [each for each in missing if each.token not in busy])
-
-
-def refuse(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
-    """Write down that ``endings`` found no live lease, but for those that were accepted before."""
-    if not endings:
-        return {}
-    with connection.cursor() as cursor:
-        cursor.execute(ACCEPTED, presented(endings))
-        settled = accepted(cursor.fetchall())
-    late = [ending for ending in endings if ending.token not in settled]
-    if late:
-        with connection.cursor() as cursor:
-            cursor.execute(REFUSE, presented(late))
-            for token, reason, late_ms in cursor.fetchall():
-                settled[token] = Settled(False, reason=reason, late_ms=late_ms)
-    gone = Settled(False, reason="gone")
-    return {ending.token: settled.get(ending.token, gone) for ending in endings}
-
-
-def presented(endings: Sequence[Ending]) -> dict[str, object]:
-    """Make the values of the statements about ``endings``."""
-    rows = [
-        {
-            "job_id": e.job_id,
-            "token": e.token,
-            "verb": e.outcome.verb.value,
-            "result": e.outcome.result,
-            "delay": float(e.outcome.delay),
-            "data": e.outcome.data,
-            "ran": e.ran,
-            "took": e.took,
-        }
-        for e in endings
-    ]
-    return {
-        "endings": _encode(rows),
-        "max_interruptions": MAX_INTERRUPTIONS,
-        "interrupted": _INTERRUPTED,
-    }
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

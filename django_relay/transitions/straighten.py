@@ -2,26 +2,23 @@
 
 No transition writes others. Somebody's own SQL can, and a check that was added as NOT VALID lets
 them stand; then every update of such a row is refused, with the whole batch that it is in. So
-whoever has a batch refused straightens the rows and tries again.
+whoever has a batch refused straightens its jobs and tries again.
 """
 
 from __future__ import annotations
 
-import psycopg
+from collections.abc import Sequence
 
+from .halves import in_halves
 from .session import Session
 
-#: What is raised where a row's own values will not do.
-REFUSALS = (psycopg.DataError, psycopg.IntegrityError)
-
-# Locks: the job rows outside the bounds, in the order of their ids, SKIP LOCKED: a row that
-# somebody has is looked at again when it is refused again. Moves nothing and writes no event. Reads
-# all unfinished jobs, for no index knows a bound; it is called after an error alone. GREATEST and
-# LEAST pass over nulls, and would make something of a column that holds none.
+# Locks: those of the job rows that are outside the bounds, in the order of their ids, SKIP LOCKED:
+# a row that somebody has is looked at again when it is refused again. Moves nothing and writes no
+# event. GREATEST and LEAST pass over nulls, and would make something of a column that holds none.
 JOBS = """
 WITH outside AS MATERIALIZED (
   SELECT id FROM django_relay_job
-  WHERE state IN ('blocked', 'scheduled', 'ready', 'running') AND (
+  WHERE id = ANY (%(ids)s::bigint[]) AND state IN ('blocked', 'scheduled', 'ready', 'running') AND (
     priority NOT BETWEEN -100 AND 100
     OR max_attempts NOT BETWEEN 1 AND 1000000000
     OR LEAST(claims, failures, losses, interruptions) < 0
@@ -33,7 +30,6 @@ WITH outside AS MATERIALIZED (
     OR finished_at IS NOT NULL
   )
   ORDER BY id
-  LIMIT 500
   FOR NO KEY UPDATE SKIP LOCKED
 ), bound AS (
   SELECT '1900-01-01 UTC'::timestamptz AS first, '9999-12-30 UTC'::timestamptz AS last
@@ -92,9 +88,15 @@ RETURNING l.job_id
 """
 
 
-def straighten_jobs(connection: Session) -> list[int]:
-    """Bring up to 500 unfinished jobs inside the bounds of their columns; return their ids."""
-    return _write(connection, JOBS)
+def straighten_jobs(connection: Session, ids: Sequence[int]) -> list[int]:
+    """Bring these jobs, where they are unfinished, inside the bounds of their columns; return the
+    ids of those that were outside. One that the database will not have written stays as it is."""
+
+    def write(some: Sequence[int]) -> list[int]:
+        return _write(connection, JOBS, {"ids": list(some)})
+
+    parts = in_halves(ids, write, lambda _id, _error: []) if ids else []
+    return [job_id for part in parts for job_id in part]
 
 
 def straighten_leases(connection: Session) -> list[int]:
@@ -102,7 +104,9 @@ def straighten_leases(connection: Session) -> list[int]:
     return _write(connection, LEASES)
 
 
-def _write(connection: Session, statement: str) -> list[int]:
+def _write(
+    connection: Session, statement: str, values: dict[str, object] | None = None
+) -> list[int]:
     with connection.cursor() as cursor:
-        cursor.execute(statement)
+        cursor.execute(statement, values)
         return [job_id for (job_id,) in cursor.fetchall()]

@@ -6,6 +6,7 @@ the other's fault too: after an error the two belong apart until a claim has gon
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from django_relay.outcomes import Ending
 
 from .claim import CLAIMED, Claim, Request
-from .session import numbered
-from .settle import SETTLED, SETTLING, Settled, accepted, presented
+from .endings import Settled, accepted, presented
+from .settle import SETTLED, SETTLING
 
 if TYPE_CHECKING:
     from django_relay.connection import Bookkeeping
@@ -32,9 +33,24 @@ SELECT * FROM ({settled}) AS s FULL JOIN ({claimed}) AS c ON false
 
 @cache
 def _statement(claiming: str) -> tuple[str, list[str]]:
-    return numbered(
+    return _numbered(
         TURN.format(settling=SETTLING, claiming=claiming, settled=SETTLED, claimed=CLAIMED)
     )
+
+
+def _numbered(statement: str) -> tuple[str, list[str]]:
+    """Write $1, $2 for the named values of ``statement``; return their names in that order, too.
+
+    psycopg looks for names in a long statement each time it is sent, in a numbered one never.
+    """
+    names: list[str] = []
+
+    def number(named: re.Match[str]) -> str:
+        if named[1] not in names:
+            names.append(named[1])
+        return f"${names.index(named[1]) + 1}"
+
+    return re.sub(r"%\((\w+)\)s", number, statement), names
 
 
 def turn(

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.refusing import Refuse, triggers
+
 from .stage import Stage
 
 
@@ -22,3 +24,10 @@ def stage(db: None) -> Iterator[Stage]:
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture
+def refuse(stage: Stage) -> Iterator[Refuse]:
+    """Have a trigger refuse rows."""
+    with triggers(stage.db.execute) as refuse:
+        yield refuse

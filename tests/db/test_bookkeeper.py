@@ -79,5 +79,22 @@ def test_a_claim_whose_jobs_past_cannot_be_read_yet_is_not_forgotten(
     hands.send()
     wait_until(lambda: hand.settled, 20, what="the ending is accepted")
     assert not failures
+    assert hand.past
     kinds = [event.kind for event in stage.events(job_id)]
     assert kinds == ["enqueued", "claimed", "released", "claimed", "succeeded"]
+
+
+def test_a_claim_whose_jobs_past_can_never_be_read_is_taken_in_hand_without(
+    stage: Stage, hands: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*args: Any) -> Any:
+        raise psycopg.OperationalError("gone")
+
+    monkeypatch.setattr(results, "pasts", away)
+    stage.enqueue()
+    stage.settle(ending(stage.claim(), outcomes.released()))
+    hands.wake()
+    wait_until(lambda: not hands.empty, 20, what="the job is in hand")
+    hand = hands.take([])
+    assert hand is not None
+    assert hand.past == ()

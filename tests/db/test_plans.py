@@ -8,6 +8,7 @@ watched when the jobs have come.
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ import pytest
 from django_relay import outcomes, results, transitions, wakeup
 from django_relay.connection import PLANNED_EACH_TIME, PLANNED_ONCE, Bookkeeping
 from django_relay.outcomes import Ending
-from django_relay.transitions import Frontier, Held, NewJob
+from django_relay.transitions import Frontier, Held, NewJob, Quarantine
 
 from .stage import ACTOR, WORKER, Session, Stage
 
@@ -173,12 +174,21 @@ HOT = {
         ),
         [READY | SUSPECT],
     ),
+    "claim past a quarantine": Hot(
+        lambda session, held: transitions.claim(
+            session, 10, queues=None, quarantine=_refused(held), **CLAIM
+        ),
+        [READY | SUSPECT],
+    ),
     "claim alone": Hot(
         lambda session, _: transitions.claim(session, 10, queues=None, alone=True, **CLAIM),
         [SUSPECT],
     ),
     "past of jobs claimed again": Hot(
         lambda session, held: results.pasts(session, [job_id for job_id, _ in held]), [EVENTS]
+    ),
+    "probe past a quarantine": Hot(
+        lambda session, held: wakeup.probe(session, None, _refused(held)), [PROBED]
     ),
     "promote": Hot(lambda session, _: transitions.promote(session), [DUE]),
     "expire": Hot(lambda session, _: transitions.expire(session), [{"relay_job_expiring"}]),
@@ -224,6 +234,7 @@ OF_A_CHILD = [
     "claim from two queues",
     "claim behind locked heads",
     "claim behind a frontier",
+    "claim past a quarantine",
     "claim alone",
     "past of jobs claimed again",
     "settle, look-up and refusal",
@@ -237,6 +248,12 @@ def _come_so_far(held: list[Any]) -> Frontier:
     job: Any = SimpleNamespace(queue="queue 1", priority=0, job_id=held[0][0])
     frontier.reached([job], picking=60.0, full=True)
     return frontier
+
+
+def _refused(held: list[Any]) -> Quarantine:
+    refused = Quarantine()
+    refused._until = {job_id: math.inf for job_id, _ in held}
+    return refused
 
 
 def _endings(held: list[Any]) -> list[Ending]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from django_relay.hand import Hand
 from django_relay.hands import Hands
 from django_relay.messages import Channel, Plan
 from tests.process.waiting import wait_until
+from tests.refusing import Refuse
 
 from .stage import Stage
 from .test_bookkeeper import PLAN, Silent
@@ -92,24 +93,6 @@ def test_an_ending_sent_to_a_session_that_was_lost_is_sent_again(
     assert stage.kinds(job_id) == ["enqueued", "claimed", "succeeded"]
 
 
-#: A project's own trigger, which lets one job not enter these states.
-TRIGGER = """
-CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
-  $$ BEGIN RAISE EXCEPTION 'not this one'; END $$;
-CREATE TRIGGER refuse BEFORE UPDATE ON django_relay_job FOR EACH ROW
-  WHEN (NEW.id = {job} AND NEW.state IN ({states})) EXECUTE FUNCTION refuse();
-"""
-
-
-@pytest.fixture
-def refuse(stage: Stage) -> Iterator[Callable[..., object]]:
-    """Have a trigger refuse states to a job."""
-    yield lambda job, *states: stage.db.execute(
-        TRIGGER.format(job=job, states=", ".join(f"'{state}'" for state in states))
-    )
-    stage.db.execute("DROP FUNCTION refuse CASCADE")
-
-
 def with_two_ended(stage: Stage, books: Books) -> tuple[list[int], list[Hand], int]:
     """Two jobs whose endings go out together, with a claim of a third."""
     jobs = [stage.enqueue(), stage.enqueue()]
@@ -125,10 +108,10 @@ def with_two_ended(stage: Stage, books: Books) -> tuple[list[int], list[Hand], i
 
 
 def test_an_ending_that_a_trigger_refuses_spoils_neither_the_others_nor_the_claim(
-    stage: Stage, books: Books, refuse: Callable[..., object]
+    stage: Stage, books: Books, refuse: Refuse
 ) -> None:
     jobs, hands, third = with_two_ended(stage, books)
-    refuse(jobs[0], "successful", "scheduled")
+    refuse(f"NEW.id = {jobs[0]} AND NEW.state IN ('successful', 'scheduled')")
     books.turn_until(lambda: stage.state(third) == "running")
     assert [stage.state(job) for job in jobs] == ["running", "successful"]
     assert hands[0].settled
@@ -139,14 +122,33 @@ def test_an_ending_that_a_trigger_refuses_spoils_neither_the_others_nor_the_clai
     assert (stage.job(jobs[0]) or {})["losses"] == 1
 
 
-def test_a_job_that_a_trigger_lets_nobody_claim_keeps_no_other_from_its_end(
-    stage: Stage, books: Books, refuse: Callable[..., object]
+def test_a_job_that_a_trigger_lets_nobody_claim_keeps_no_other_from_its_end_or_start(
+    stage: Stage, books: Books, refuse: Refuse
 ) -> None:
     jobs, _, third = with_two_ended(stage, books)
-    refuse(third, "running")
-    with suppress(psycopg.Error):
-        books.turn_until(lambda: all(stage.state(job) == "successful" for job in jobs))
+    refuse(f"NEW.id = {third} AND NEW.state = 'running'")
+    fourth = stage.enqueue()
+    books.turn_until(lambda: stage.state(fourth) == "running")
     assert [stage.state(job) for job in [*jobs, third]] == ["successful", "successful", "ready"]
+
+
+def test_however_many_are_refused_a_child_finds_what_is_behind_them(
+    stage: Stage,
+    books: Books,
+    refuse: Refuse,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bad = stage.fill(60)
+    good = stage.enqueue()
+    refuse(f"NEW.id <= {bad[-1]}")
+    books.hands.wake()
+    for _ in range(60):
+        if stage.state(good) == "running":
+            break
+        books.keeper._turn()
+    assert stage.state(good) == "running"
+    assert f"job {bad[0]} is passed over for a minute" in caplog.text
+    assert len(caplog.records) == 60
 
 
 def test_a_claim_that_has_to_wait_keeps_no_job_from_its_end(stage: Stage) -> None:
@@ -210,6 +212,19 @@ def test_who_gets_as_many_as_it_asked_for_has_another_child_woken(
     books.hands.wake()
     books.turn_until(lambda: stage.state(jobs[0]) == "running")
     assert books.said("more") == [{"kind": "more", "alone": False}]
+
+
+def test_what_is_not_said_again_at_once_is_said_a_moment_later(stage: Stage, books: Books) -> None:
+    jobs = stage.fill(2)
+    books.hands.wake()
+    books.turn_until(lambda: stage.state(jobs[0]) == "running")
+    assert books.said("more")
+    books.keeper._say_more(alone=False)
+    assert books.said("more") == []
+    books.keeper.say_unsaid()
+    assert books.said("more") == [{"kind": "more", "alone": False}]
+    books.keeper.say_unsaid()
+    assert books.said("more") == []
 
 
 @pytest.mark.parametrize("lane", [False, True], ids=["child", "lane"])

@@ -89,3 +89,12 @@ def test_slots_in_use_make_no_negative_room_for_others() -> None:
     child.end(on_loop=False)
     child.end(on_loop=True)
     assert not child.busy
+
+
+@pytest.mark.parametrize("prefetch", [0, 1, 3, 4, 5, 50, 95, 1000])
+def test_a_number_to_be_fetched_ahead_bounds_the_sync_jobs_that_follow_many_async_ones(
+    prefetch: int,
+) -> None:
+    claimed = wide(prefetch=prefetch).room(short_jobs(prefetch), held=0)
+    assert claimed - 4 <= prefetch
+    assert wide(prefetch=1000).room(short_jobs(1000), held=0) == 200

@@ -12,18 +12,18 @@ import pytest
 
 from django_relay import outcomes, transitions
 from django_relay.outcomes import Ending
-from django_relay.transitions.settle import is_about_data
+from django_relay.transitions.halves import is_about_data
 
 TOKEN = "00000000-0000-4000-8000-000000000000"
 
 
 class Refusing:
-    """A session that refuses statements, as it was told to beforehand, and then answers: that no
-    job's values were out of order, and that the lease has been ended."""
+    """A session that refuses statements, as it was told to beforehand, and then answers: that the
+    lease has been ended."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
-        self.answers: list[list[tuple[int, ...]]] = [[], [(1,)]]
+        self.answers: list[list[tuple[int, ...]]] = [[(1,)]]
 
     @contextmanager
     def cursor(self) -> Iterator[Any]:
@@ -44,13 +44,14 @@ def settle(*errors: Exception) -> Any:
 
 def test_a_database_that_goes_away_over_a_bad_value_is_not_taken_for_the_values_fault() -> None:
     with pytest.raises(psycopg.OperationalError):
-        settle(psycopg.DataError("bad"), psycopg.OperationalError("gone"))
+        settle(psycopg.DataError("bad"), psycopg.DataError("row"), psycopg.OperationalError("gone"))
     with pytest.raises(psycopg.OperationalError):
         settle(psycopg.OperationalError("gone"))
 
 
 def test_what_cannot_even_be_failed_is_told_as_unstorable() -> None:
-    answers = settle(psycopg.DataError("bad"), UnicodeError("worse"))
+    bad, row = psycopg.DataError("bad"), psycopg.DataError("row")
+    answers = settle(bad, row, bad, UnicodeError("worse"))
     assert answers[TOKEN].reason == "unstorable"
 
 
