@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 #: No delay is longer than this, in seconds: ten years. It keeps every date inside the calendar.
 MAX_DELAY = 10 * 365 * 86400.0
@@ -81,8 +81,7 @@ def _bounded(delay: float) -> float:
     return min(max(0.0, float(delay)), MAX_DELAY)
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
+class Ending(NamedTuple):
     """An outcome presented under a lease.
 
     ``ran`` is the time since the handler began, in seconds on the worker's monotonic clock, or None

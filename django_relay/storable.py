@@ -241,9 +241,8 @@ def _where(place: _Place) -> str:
     return place + "".join(reversed(steps))
 
 
-def _dumps(value: Any) -> str:
-    # ASCII only: what a database of any encoding accepts.
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+# ASCII only: what a database of any encoding accepts.
+_dumps = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
 
 def _remedy(value: Any) -> str:

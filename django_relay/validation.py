@@ -112,7 +112,12 @@ def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
 
 def check_call(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise TypeError for a call that the function would refuse: now, not in the worker."""
-    signature = _signature(task.func)
+    _check_shape(task.func, len(args) + task.takes_context, tuple(kwargs))
+
+
+@lru_cache(maxsize=4096)
+def _check_shape(func: Callable[..., Any], count: int, names: tuple[str, ...]) -> None:
+    """Whether a call fits depends on how many arguments it has and on their names alone."""
+    signature = _signature(func)
     if signature is not None:
-        context = (None,) if task.takes_context else ()
-        signature.bind(*context, *args, **kwargs)
+        signature.bind(*[None] * count, **dict.fromkeys(names))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from django.db import DatabaseError
@@ -21,8 +21,7 @@ from .quarantine import Quarantine
 from .session import Session
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """One job under a lease of ours. Durations are in seconds, ``args``, ``kwargs`` and
     ``metadata`` JSON texts.
 
@@ -157,7 +156,7 @@ class Request:
     def read(self, rows: Sequence[tuple[Any, ...]]) -> Claim:
         """Read the answer."""
         left, suspects, picking = rows[0][:3]
-        jobs = tuple(Claimed(*row[3:]) for row in rows if row[3] is not None)
+        jobs = tuple(Claimed._make(row[3:]) for row in rows if row[3] is not None)
         frontier, full = self._frontier, len(jobs) >= self.limit
         unseen = bool(frontier and frontier.behind and not full)
         if frontier:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from django_relay.outcomes import Ending
 from django_relay.states import MAX_INTERRUPTIONS
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(NamedTuple):
     """What became of one ending.
 
     Accepted: ``state``, and ``kind`` and ``at`` of its event, are set. Refused: ``reason`` is

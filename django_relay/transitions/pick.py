@@ -93,7 +93,7 @@ def _locked(database: str, ready: str, behind: str, among: str) -> str:
             literally("queue = head.name"),
             literally(behind.format(of="head")),
             literally(f"id {among}"),
-            literally("(-priority) <= CASE WHEN %(bounded)s THEN -head.priority ELSE 100 END"),
+            literally("(-priority) <= CASE WHEN %(bounded)s THEN -head.priority ELSE 32767 END"),
             literally("(start_before IS NULL OR start_before > statement_timestamp())"),
         )
         .order_by(Func(F("priority"), template="(-%(expressions)s)"), "id")

@@ -108,6 +108,15 @@ def test_a_job_outside_its_bounds_is_straightened_and_its_batch_goes_on(
     assert stage.orphans() == []
 
 
+@pytest.mark.parametrize("what", odd.JOBS)
+def test_a_job_outside_its_bounds_is_claimed_though_no_other_is_there(
+    what: str, stage: Stage, write: Write
+) -> None:
+    bad = stage.enqueue()
+    write(f"UPDATE django_relay_job SET {odd.JOBS[what]} WHERE id = {bad}")
+    assert _claim(stage) == [bad]
+
+
 @pytest.mark.parametrize("what", odd.LEASES)
 def test_a_lease_outside_the_calendar_is_ended_or_straightened(
     what: str, stage: Stage, write: Write

@@ -224,8 +224,9 @@ def write_into_every_pipe(text: str) -> None:
 
 @task(max_attempts=1)
 def spoil_the_library() -> None:
-    """Leave the process with a json that writes nothing."""
+    """Leave the process with a json that writes nothing, and an error to be written."""
     json.dumps = None
+    raise ValueError
 
 
 @task(max_attempts=1)
