@@ -98,9 +98,11 @@ class Bookkeeper:
         wanted, alone = self._hands.wanted(ending=len(endings))
         if endings and wanted and not alone and not self._apart:
             self._both(endings, wanted)
+            wanted = 0
         elif endings:
             self._settle(endings)
-        elif wanted:
+            wanted, alone = self._hands.wanted()  # now: some endings may come back each time
+        if wanted:
             self._claim(wanted, alone=alone)
         if self._hands.spent and self._hands.taking:
             self._channel.post(kind="spent")
@@ -153,7 +155,7 @@ class Bookkeeper:
         late = boot_time() - asked > self._plan.lease / 4
         pasts = results.pasts(self.connection, again) if again and not late else {}
         self._unread = None
-        logs.refused(self._quarantine.notices())
+        logs.noticed(self._quarantine.notices())
         if self._hands.add(claim, asked=asked, wanted=wanted, alone=alone, pasts=pasts):
             self._slots.dispatch()
         if claim.unseen:

@@ -58,8 +58,8 @@ NOT_MIGRATED = (
 LATE = 1.0
 
 
-#: Classes of SQLSTATE that tell of the session, the server or the tables. All others, those of a
-#: project's own triggers too, tell of the rows that a statement writes.
+#: Classes of SQLSTATE that tell of the session, the server or the tables. All others tell of the
+#: rows that a statement writes.
 ELSEWHERE = frozenset(
     [
         *("00", "01", "02", "03", "08", "0A", "25", "26", "28", "2D", "3B", "3D", "3F"),
@@ -68,13 +68,22 @@ ELSEWHERE = frozenset(
 )
 
 
-def is_about_rows(error: BaseException) -> bool:
-    """Whether the database refused what a statement would write, so that others may still pass.
+#: Those of them that pass by themselves, wherever they were raised.
+PASSING = frozenset(["08", "25", "40", "53", "55", "57", "58"])
 
-    ``error`` is psycopg's or Django's; one without an SQLSTATE tells of a lost connection.
+
+def is_about_rows(error: BaseException) -> bool:
+    """Whether the database rejected what a statement would write, so that others may still pass.
+
+    ``error`` is psycopg's or Django's; one without an SQLSTATE tells of a lost connection. What a
+    project's own function raises is about a row also where it looks like the server's own.
     """
-    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None)
-    return state is not None and state[:2] not in ELSEWHERE
+    told = error if isinstance(error, psycopg.Error) else error.__cause__
+    if not isinstance(told, psycopg.Error) or told.sqlstate is None:
+        return False
+    kind = told.sqlstate[:2]
+    in_function = "PL/" in (told.diag.context or "")
+    return kind not in ELSEWHERE or (in_function and kind not in PASSING)
 
 
 class _Asking:

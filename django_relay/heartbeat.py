@@ -108,23 +108,23 @@ class Heartbeat(threading.Thread):
     def run(self) -> None:
         """Beat until stopped; an absent database is asked again at once, not an interval later."""
         interval, tick = min(self._lease / 4, 5.0), min(self._lease / 10, 1.0)
-        due, failing = time.monotonic() + interval, False
+        due, told = time.monotonic() + interval, None
         while not self._stopped.wait(tick):
             self._tell(None, {"kind": "beat"})
             if time.monotonic() < due:
                 continue
             try:
-                error = self._renew()
+                why = self._renew()
                 due = time.monotonic() + interval
-            except Exception as absent:  # whatever it is, the leases need the next renewal
-                error = absent
-            if error is not None and not failing:
-                logger.warning("leases not renewed: %s", logs.first_line(error))
-            failing = error is not None
+            except Exception as error:  # whatever it is, the leases need the next renewal
+                why = logs.first_line(error)
+            if why and why != told:
+                logger.warning("leases not renewed: %s", why)
+            told = why
         self.connection.close()
 
-    def _renew(self) -> Exception | None:
-        """Renew, tell the children, and return what the database said of a lease it refused."""
+    def _renew(self) -> str | None:
+        """Renew, tell the children, and return what the database said of a lease it rejected."""
         reports = self._reports.renewable()
         if not reports:
             return None
@@ -146,4 +146,4 @@ class Heartbeat(threading.Thread):
                     "gone": list(ours & answer.gone),
                 },
             )
-        return answer.refusal
+        return answer.rejection

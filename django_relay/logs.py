@@ -16,6 +16,9 @@ from .transitions import Claimed, Notice, Rescued, Settled
 
 logger = logging.getLogger("django_relay.worker")
 
+#: So many jobs are named of those for which there is the same to say.
+SHOWN = 5
+
 LEVELS = {0: logging.WARNING, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
 
@@ -132,16 +135,12 @@ def rescued(job: Rescued, why: str) -> None:
     )
 
 
-def refused(notices: Iterable[Notice]) -> None:
-    """Log which jobs the database has refused: those that are straightened, and those passed over.
-
-    Of what it says the first line alone, which has no values of the row.
-    """
+def noticed(notices: Iterable[Notice]) -> None:
+    """Log which jobs the database would not have moved; of many for one reason only the first."""
+    by_words: dict[str, list[int]] = {}
     for notice in notices:
-        extra = {"job_id": notice.job_id}
-        if notice.error is None:
-            words = "job %s had values outside their bounds; they are at their bounds now"
-            logger.warning(words, notice.job_id, extra=extra)
-        else:
-            words = "job %s is passed over for a minute, the database refuses to have it moved: %s"
-            logger.warning(words, notice.job_id, first_line(notice.error), extra=extra)
+        by_words.setdefault(notice.words, []).append(notice.job_id)
+    for words, jobs in by_words.items():
+        more = f" (and {len(jobs) - SHOWN} jobs more)" if len(jobs) > SHOWN else ""
+        for job_id in jobs[:SHOWN]:
+            logger.warning("job %s %s%s", job_id, words, more, extra={"job_id": job_id})

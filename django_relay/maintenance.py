@@ -6,17 +6,18 @@ pass is timed by what the last one found: the next due time, the next lease end,
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import psycopg
 
 from . import logs, transitions, wakeup
-from .connection import Bookkeeping
+from .connection import Bookkeeping, is_about_rows
 from .heartbeat import Report
 from .outcomes import Ending, released
 from .wakeup import Outlook
@@ -141,7 +142,7 @@ class Maintenance(threading.Thread):
             self._mend()
         self._attend(now)
         outlook = self._do(self._probe())
-        logs.refused(self._quarantine.notices())
+        logs.noticed(self._quarantine.notices())
         if outlook.ready:
             self._wake()
         self._looked(outlook)
@@ -155,15 +156,16 @@ class Maintenance(threading.Thread):
         begins = hungry and not self._waiting
         if begins or now - self._attended >= ATTEND:
             who = self._identity
-            transitions.attend(
-                self.connection,
-                who.worker,
-                queues=who.queues,
-                processes=who.processes,
-                slots=who.slots,
-                version=who.version,
-                waiting=hungry and self._notify,
-            )
+            with _aside("this worker's row was not written"):
+                transitions.attend(
+                    self.connection,
+                    who.worker,
+                    queues=who.queues,
+                    processes=who.processes,
+                    slots=who.slots,
+                    version=who.version,
+                    waiting=hungry and self._notify,
+                )
             self._attended, self._waiting = now, hungry
 
     def _do(self, outlook: Outlook) -> Outlook:
@@ -190,9 +192,11 @@ class Maintenance(threading.Thread):
         self._rescued(rescued, "its lease row was missing")
         for job_id in orphans:
             logger.warning("deleted a lease on job %s, which does not run", job_id)
-        for job_id in transitions.straighten_leases(self.connection):
-            logger.warning("the lease on job %s had times outside the calendar", job_id)
-        transitions.forget_silent(self.connection)
+        with _aside("leases outside the calendar were left"):
+            for job_id in transitions.straighten_leases(self.connection):
+                logger.warning("the lease on job %s had times outside the calendar", job_id)
+        with _aside("workers that are gone were left"):
+            transitions.forget_silent(self.connection)
 
     def _bury_dead(self) -> None:
         while True:
@@ -230,6 +234,17 @@ class Maintenance(threading.Thread):
         for job in jobs:
             logs.rescued(job, why)
         transitions.notify(self.connection, [job.queue for job in jobs if job.state == "ready"])
+
+
+@contextlib.contextmanager
+def _aside(what: str) -> Iterator[None]:
+    """Do what no job hangs on: where the database rejects it, say so and go on."""
+    try:
+        yield
+    except psycopg.Error as error:
+        if not is_about_rows(error):
+            raise
+        logger.warning("%s: %s", what, transitions.said(error))
 
 
 def _due(outlook: Outlook) -> bool:

@@ -1,9 +1,10 @@
 """Every write to a table of the package, one verb a file, its SQL above its function.
 
 Each function takes the connection first: Django's, so that the write joins the caller's own
-transaction, or the worker's bookkeeping session. What is locked is skipped. Only three wait: a
-cancel of running jobs for their leases, by job id, and then for the jobs; a refusal for a prune; a
-claim for a lease of that job which somebody's own SQL has inserted and not committed.
+transaction, or the worker's bookkeeping session. What is locked is skipped. Of what
+touches jobs only three wait: a cancel of running jobs for their leases, by job id, and then for the
+jobs; a refusal for a prune; a claim for a lease of that job which somebody's own SQL has inserted
+and not committed.
 """
 
 from .attend import attend, forget_silent, leave, notify
@@ -12,6 +13,7 @@ from .claim import Claim, Claimed, claim
 from .endings import Settled
 from .enqueue import BATCH, CHANNEL, Enqueued, NewJob, enqueue, enqueue_many
 from .frontier import Frontier
+from .halves import said
 from .promote import expire, promote
 from .prune import prune
 from .quarantine import Notice, Quarantine
@@ -60,6 +62,7 @@ __all__ = [
     "reschedule",
     "rescue_child",
     "rescue_expired",
+    "said",
     "settle",
     "straighten_jobs",
     "straighten_leases",

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from .session import Session
 
 # Locks: the worker's own row, SKIP LOCKED: who has it keeps nobody's jobs from being taken back or
-# becoming ready, which comes next. `waiting` asks enqueues for a notification.
+# becoming ready, which comes next. `waiting` asks enqueues for a notification. The insert
+# waits only for somebody who is inserting the same worker.
 ATTEND = """
 WITH own AS MATERIALIZED (
   SELECT id FROM django_relay_worker WHERE id = %(id)s FOR NO KEY UPDATE SKIP LOCKED
@@ -27,6 +28,7 @@ WHERE NOT EXISTS (SELECT 1 FROM django_relay_worker WHERE id = %(id)s)
 ON CONFLICT (id) DO NOTHING
 """
 
+# Locks: the worker's own row, and waits for it: there is nothing that would come after.
 LEAVE = """
 UPDATE django_relay_worker SET
   seen_at = clock_timestamp(), waiting = false, stopped_at = clock_timestamp()

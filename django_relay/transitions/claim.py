@@ -6,16 +6,12 @@ One statement, so one round trip: which jobs it takes is told in ``pick``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-import psycopg
-from django.db import DatabaseError
-
 from .frontier import Frontier
-from .halves import is_about_data
 from .pick import ANY, BEHIND, NAMED, picking
 from .quarantine import Quarantine
 from .session import Session
@@ -61,10 +57,10 @@ class Claim:
     unseen: bool = False
 
 
-# Locks: the rows `picked`, which are locked already; see there.
-# The lease goes in first, and only jobs whose lease went in are moved: an orphan lease or a full
-# limit holds up one job, never the claim. Two claimers can never get one job: the second finds
-# its row locked or no longer ready.
+# Locks: the rows `picked`, which are locked already; see there. The lease goes in first, and only
+# jobs whose lease went in are moved. Two claimers can never get one job: the second finds its row
+# locked or no longer ready. What was picked and not moved, because an orphan lease was in its way
+# or a trigger skipped it, is told, so that it holds up no other claim.
 # `job` finds its rows by key, one by one, which is what `= ANY (ARRAY[...])` leaves a planner no
 # way around: by a plain join, or a condition on the state, a plan made before the table was
 # analyzed may read every job instead.
@@ -100,6 +96,9 @@ CLAIMED = """
 SELECT
   rest.left, rest.suspects,
   EXTRACT(EPOCH FROM j.acquired_at - (SELECT at FROM head LIMIT 1))::float8 AS picking,
+  CASE WHEN (SELECT count(*) FROM picked) > (SELECT count(*) FROM job) THEN ARRAY(
+    SELECT id FROM picked WHERE id NOT IN (SELECT id FROM job)
+  ) END AS skipped,
   j.id, j.token::text, j.claim, j.queue, j.task, j.args, j.kwargs,
   j.priority, j.failures, j.losses, j.interruptions, j.max_attempts, j.timeout, j.metadata,
   j.acquired_at, j.enqueued_at, j.run_after, j.started_at
@@ -155,13 +154,17 @@ class Request:
 
     def read(self, rows: Sequence[tuple[Any, ...]]) -> Claim:
         """Read the answer."""
-        left, suspects, picking = rows[0][:3]
-        jobs = tuple(Claimed._make(row[3:]) for row in rows if row[3] is not None)
+        left, suspects, picking, skipped = rows[0][:4]
+        jobs = tuple(Claimed._make(row[4:]) for row in rows if row[4] is not None)
         frontier, full = self._frontier, len(jobs) >= self.limit
         unseen = bool(frontier and frontier.behind and not full)
         if frontier:
             frontier.reached(jobs, picking=picking or 0.0, full=full)
-        return Claim(jobs, left=left and not unseen, suspects=suspects, unseen=unseen)
+        for job_id in skipped or ():
+            self.quarantine.skip(job_id)
+        return Claim(
+            jobs, left=left and not unseen, suspects=suspects, unseen=unseen or bool(skipped)
+        )
 
 
 def claim(
@@ -183,7 +186,7 @@ def claim(
     a process are passed over; with ``alone`` one of them is taken, and no other. ``bounded`` is the
     first try; an unbounded second one finds jobs behind heads that others have locked. The
     ``frontier`` is the session's own, if it claims again and again, and so is the ``quarantine``: a
-    job that the database refuses to have taken keeps none behind it from being taken.
+    job that cannot be taken keeps none behind it from being taken.
     """
     request = Request(
         limit=limit,
@@ -196,42 +199,32 @@ def claim(
         frontier=frontier,
         quarantine=quarantine or Quarantine(),
     )
-    try:
-        return _take(connection, request)
-    except (DatabaseError, psycopg.Error) as error:
-        if not is_about_data(error):
-            raise
-    return _take_past(connection, replace(request, bounded=False, frontier=None))
+    take, pick = partial(_take, connection, request), partial(_pick, connection, request)
+    claims = request.quarantine.move(connection, take, pick)
+    if len(claims) == 1:
+        return claims[0]
+    return _partly(tuple(job for claim in claims for job in claim.jobs))
 
 
-def _take(connection: Session, request: Request, only: Sequence[int] | None = None) -> Claim:
+def _take(connection: Session, request: Request, only: Sequence[int] | None) -> Claim:
     claiming, values = request.asked(only)
-    return request.read(_rows(connection, claiming, CLAIMED, values))
+    claim = request.read(_rows(connection, f"{claiming} {CLAIMED}", values))
+    return claim if only is None else _partly(claim.jobs)
 
 
-def _take_past(connection: Session, request: Request) -> Claim:
-    """Take those of the picked jobs that the database does not refuse."""
-
-    def pick() -> list[int]:
-        picks, values = request.picks()
-        return [row[0] for row in _rows(connection, picks, "SELECT id FROM picked", values)]
-
-    claims: list[Claim] = []
-    try:
-        take = partial(_take, connection, request)
-        for claim in request.quarantine.past(connection, pick, take, Claim((), False, False)):
-            claims.append(claim)
-    except (DatabaseError, psycopg.Error):
-        if not claims:
-            raise  # else those have committed, and the rest is looked for again
-    jobs = tuple(job for claim in claims for job in claim.jobs)
-    return Claim(jobs, left=False, suspects=any(c.suspects for c in claims), unseen=True)
+def _pick(connection: Session, request: Request) -> list[int]:
+    """Lock the jobs that would be taken, for no longer than the statement, and return their ids."""
+    picks, values = request.picks()
+    return [row[0] for row in _rows(connection, f"{picks} SELECT id FROM picked", values)]
 
 
-def _rows(
-    connection: Session, ctes: str, query: str, values: dict[str, object]
-) -> list[tuple[Any, ...]]:
+def _partly(jobs: tuple[Claimed, ...]) -> Claim:
+    """What is left, and whether any runs alone, is to be seen without what was rejected."""
+    return Claim(jobs, left=False, suspects=False, unseen=True)
+
+
+def _rows(connection: Session, statement: str, values: dict[str, object]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(f"WITH RECURSIVE {ctes} {query}", values)
+        cursor.execute(f"WITH RECURSIVE {statement}", values)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows

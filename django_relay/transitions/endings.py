@@ -16,8 +16,8 @@ class Settled(NamedTuple):
 
     Accepted: ``state``, and ``kind`` and ``at`` of its event, are set. Refused: ``reason`` is
     ``expired``, ``superseded``, ``cancelled``, ``gone`` where the job itself has, or ``unstorable``
-    where no word of it can be stored (its lease ends at once); ``late_ms`` tells how long after the
-    lease's end it came, where that is known.
+    where no word of it can be stored (its lease, if it has one, ends at once); ``late_ms`` tells
+    how long after the lease's end it came, where that is known.
     """
 
     accepted: bool

@@ -1,6 +1,6 @@
-"""Many rows in one statement, although the database may refuse one of them.
+"""Many rows in one statement, although the database may reject one of them.
 
-A trigger, a check or an index of the project's own can refuse a row, a value can be one that no
+A trigger, a check or an index of the project's own can reject a row, a value can be one that no
 database stores, and the whole statement fails with it. Then it is sent again in halves.
 """
 
@@ -24,13 +24,24 @@ def is_about_data(error: BaseException) -> bool:
     return isinstance(error, DataError | psycopg.DataError | UnicodeError) or is_about_rows(error)
 
 
+def said(error: BaseException) -> str:
+    """Name what the database rejected a row with. Its message may hold values of the row."""
+    told = error if isinstance(error, psycopg.Error) else error.__cause__ or error
+    words = [type(told).__name__]
+    if isinstance(told, psycopg.Error):
+        words += [told.diag.constraint_name or ""]
+        # The context of an SQL function is its statement; of others it is a name and a line.
+        words += [line for line in (told.diag.context or "").split("\n")[:1] if line[:3] == "PL/"]
+    return ", ".join(filter(None, words))
+
+
 def in_halves(
     items: Sequence[T],
     move: Callable[[Sequence[T]], Answer],
-    refused: Callable[[T, Exception], Answer],
+    rejected: Callable[[T, Exception], Answer],
 ) -> Iterator[Answer]:
-    """Move ``items`` in one statement, or in halves of it, until the one that the database refuses
-    is alone: that is left to ``refused``.
+    """Move ``items`` in one statement, or in halves of it, until the one that the database rejects
+    is alone: that is left to ``rejected``.
 
     Yields each answer as it comes: what it tells of has been done, whatever the next one raises.
     """
@@ -44,8 +55,8 @@ def in_halves(
         yield answer
         return
     if len(items) == 1:
-        yield refused(items[0], cause)
+        yield rejected(items[0], cause)
         return
     half = len(items) // 2
-    yield from in_halves(items[:half], move, refused)
-    yield from in_halves(items[half:], move, refused)
+    yield from in_halves(items[:half], move, rejected)
+    yield from in_halves(items[half:], move, rejected)

@@ -19,9 +19,11 @@ chosen AS MATERIALIZED (
 )
 """,
     """
-UPDATE django_relay_job SET state = 'ready'
-WHERE id = ANY (ARRAY(SELECT id FROM chosen))
-RETURNING queue
+, moved AS (
+  UPDATE django_relay_job SET state = 'ready'
+  WHERE id = ANY (ARRAY(SELECT id FROM chosen))
+  RETURNING id, queue
+)
 """,
 )
 
@@ -38,7 +40,7 @@ chosen AS MATERIALIZED (
 )
 """,
     """
-, job AS (
+, moved AS (
   UPDATE django_relay_job SET
     state = 'failed', finished_at = clock_timestamp(), unique_key = NULL
   WHERE id = ANY (ARRAY(SELECT id FROM chosen))
@@ -52,16 +54,15 @@ chosen AS MATERIALIZED (
       'traceback', ''
     )
   )
-  FROM job
+  FROM moved
 )
-SELECT id FROM job
 """,
 )
 
 
 def promote(connection: Session, quarantine: Quarantine | None = None) -> list[str]:
     """Make up to 1,000 due jobs ready; return the queue of each."""
-    return [queue for (queue,) in PROMOTE.move(connection, {}, quarantine or Quarantine())]
+    return [queue for _, queue in PROMOTE.move(connection, {}, quarantine or Quarantine())]
 
 
 def expire(connection: Session, quarantine: Quarantine | None = None) -> list[int]:

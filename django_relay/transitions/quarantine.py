@@ -1,44 +1,53 @@
-"""Jobs that the database refuses to have moved, and how those behind them get past.
+"""Jobs that the database rejects, and how those behind them get past.
 
-A session keeps what was refused in quarantine for a while: its statements choose other jobs. They
-say which by one condition on the id, ``among``, where they choose.
+A session keeps what it could not move in quarantine for a while: its statements choose other jobs.
+They say which by one condition on the id, ``among``, where they choose.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .halves import in_halves, is_about_data
+from .halves import in_halves, is_about_data, said
 from .session import Session
 from .straighten import straighten_jobs
 
 Answer = TypeVar("Answer")
 
-#: How long, in seconds, a job stays in quarantine, and how many do.
-KEEP, MOST = 60.0, 10_000
+#: How long, in seconds, a job stays in quarantine for the first time; twice as long each further
+#: time, since to try very many again takes longer than that; and at the most.
+FIRST, LONGEST = 10.0, 300.0
+#: So many jobs are remembered.
+MOST = 10_000
 
-# Which jobs a statement may choose: what it says of their id.
+# Which jobs a statement may choose: what it says of their id. As a subquery the list is hashed once
+# a statement; `<> ALL` would be searched through for each row.
 EVERY = "IS NOT NULL"
-FREE = "<> ALL (%(among)s::bigint[])"
+FREE = "NOT IN (SELECT unnest(%(among)s::bigint[]))"
 ONLY = "= ANY (%(among)s::bigint[])"
+
+STRAIGHTENED = "had values outside their bounds; they are at their bounds now"
+REJECTED = "is passed over for {seconds:.0f} s: the database rejects what would be written ({why})"
+SKIPPED = "is passed over for {seconds:.0f} s: a lease is in its way, or a trigger that skips it"
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A job that was straightened, or that the database refused with an ``error``."""
+    """What there is to say of a job, in words that hold no value of it."""
 
     job_id: int
-    error: Exception | None = None
+    words: str
 
 
 class Quarantine:
-    """The refused jobs of one session."""
+    """The jobs that one session could not move."""
 
     def __init__(self) -> None:
-        self._until: dict[int, float] = {}
+        #: By job: the end of its quarantine, on the monotonic clock, and how long that was.
+        self._held: dict[int, tuple[float, float]] = {}
         self._notices: list[Notice] = []
 
     def among(self, only: Sequence[int] | None = None) -> tuple[str, dict[str, object]]:
@@ -46,80 +55,101 @@ class Quarantine:
         if only is not None:
             return ONLY, {"among": list(only)}
         now = time.monotonic()
-        # In the order of their ends, as they came.
-        while self._until and next(iter(self._until.values())) < now:
-            del self._until[next(iter(self._until))]
-        return (FREE, {"among": list(self._until)}) if self._until else (EVERY, {})
+        held = [job_id for job_id, (until, _) in self._held.items() if now < until]
+        return (FREE, {"among": held}) if held else (EVERY, {})
 
-    def past(
+    def move(
         self,
         connection: Session,
+        move: Callable[[Sequence[int] | None], Answer],
         choose: Callable[[], Sequence[int]],
-        move: Callable[[Sequence[int]], Answer],
-        nothing: Answer,
-    ) -> Iterator[Answer]:
-        """Move what a refused statement has chosen, but for what the database refuses.
+    ) -> list[Answer]:
+        """Move many jobs in one statement. Where the database rejects it, move those that it would
+        ``choose``, straightened and in halves, and put what is rejected into quarantine.
 
-        A job whose own values it refuses is straightened first. Yields each answer as it comes.
+        Raises what is not about the rows, if nothing has been moved before it.
         """
+        try:
+            return [move(None)]
+        except Exception as error:
+            if not is_about_data(error):
+                raise
+            rejection = error
         ids = choose()
-        self._notices += map(Notice, straighten_jobs(connection, ids))
+        if not ids:
+            raise rejection  # of the statement as such
+        straight = straighten_jobs(connection, ids)
+        self._notices += [Notice(job_id, STRAIGHTENED) for job_id in straight]
+        answers: list[Answer] = []
+        try:
+            for answer in in_halves(ids, move, self._reject):
+                if answer is not None:
+                    answers.append(answer)
+        except Exception:
+            if not answers:
+                raise
+            # Those have committed; what is left is chosen again.
+        return answers
 
-        def put(job_id: int, error: Exception) -> Answer:
-            self._put(job_id, error)
-            return nothing
+    def skip(self, job_id: int) -> None:
+        """Put a job into quarantine that a statement has chosen and not moved."""
+        self._put(job_id, SKIPPED)
 
-        if ids:
-            yield from in_halves(ids, move, put)
+    def _reject(self, job_id: int, error: Exception) -> None:
+        self._put(job_id, REJECTED, said(error))
 
     def notices(self) -> list[Notice]:
-        """Return what there is to tell since the last time."""
+        """Return what there is to say since the last time."""
         notices, self._notices = self._notices, []
         return notices
 
-    def _put(self, job_id: int, error: Exception) -> None:
-        self._until.pop(job_id, None)
-        self._until[job_id] = time.monotonic() + KEEP
-        self._notices.append(Notice(job_id, error))
-        while len(self._until) > MOST:
-            del self._until[next(iter(self._until))]
+    def _put(self, job_id: int, words: str, why: str = "") -> None:
+        now = time.monotonic()
+        until, before = self._held.pop(job_id, (0.0, 0.0))
+        again = now < until + before
+        seconds = min(2 * before, LONGEST) if again else FIRST
+        self._held[job_id] = now + seconds, seconds
+        self._notices.append(Notice(job_id, words.format(seconds=seconds, why=why)))
+        while len(self._held) > MOST:
+            del self._held[next(iter(self._held))]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A statement that moves many rows: the CTE ``chosen`` with its place for {among}, which has
-    their ids as ``job``, and what follows."""
+    """A statement that moves many jobs, as CTEs: ``chosen``, with its place for {among}, and those
+    that follow. Of these ``tried`` has the ids of the jobs to be moved as ``job``, and ``moved``
+    the answer, with the ids first."""
 
     chosen: str
     moving: str
+    tried: str = "chosen"
     job: str = "id"
 
     def move(
         self, connection: Session, values: dict[str, object], quarantine: Quarantine
     ) -> list[tuple[Any, ...]]:
-        """Choose rows and move them; return the statement's answer, in parts where one is refused.
-
-        Raises what is not about the rows, when some of them may have been moved.
-        """
+        """Choose jobs and move them; return the rows of ``moved``."""
+        answer = (
+            f"{self.moving} SELECT t.{self.job}, m.* FROM {self.tried} AS t "
+            f"LEFT JOIN moved AS m ON m.id = t.{self.job} ORDER BY 1"
+        )
 
         def run(what: str, only: Sequence[int] | None = None) -> list[tuple[Any, ...]]:
             condition, among = quarantine.among(only)
             chosen = self.chosen.format(among=condition)
             with connection.cursor() as cursor:
-                cursor.execute(f"WITH {chosen} {what}", values | among or None)
+                cursor.execute(f"WITH {chosen} {what}", {**values, **among} or None)
                 rows: list[tuple[Any, ...]] = cursor.fetchall()
                 return rows
 
-        try:
-            return run(self.moving)
-        except Exception as error:
-            if not is_about_data(error):
-                raise
-        nothing: list[tuple[Any, ...]] = []
-        parts = quarantine.past(
-            connection,
-            lambda: [row[0] for row in run(f"SELECT {self.job} FROM chosen")],
-            lambda only: run(self.moving, only),
-            nothing,
-        )
-        return [row for part in parts for row in part]
+        def move(only: Sequence[int] | None) -> list[tuple[Any, ...]]:
+            rows = run(answer, only)
+            for row in rows:
+                if row[1] is None:
+                    quarantine.skip(row[0])
+            return [row[1:] for row in rows if row[1] is not None]
+
+        def choose() -> list[int]:
+            return [row[0] for row in run(f"SELECT {self.job} FROM chosen")]
+
+        return [row for rows in quarantine.move(connection, move, choose) for row in rows]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from .halves import in_halves
+from .halves import in_halves, said
 from .session import Session
 
 
@@ -26,13 +26,13 @@ class Renewal:
     """The answer, as tokens: still ours, ours but asked to stop, and gone.
 
     A token in none of the three was locked by its own ending for a moment, or the database would
-    not have it renewed and said ``refusal``: ask again.
+    not have it renewed, as ``rejection`` says: ask again.
     """
 
     kept: frozenset[str]
     stop: frozenset[str]
     gone: frozenset[str]
-    refusal: Exception | None = None
+    rejection: str | None = None
 
 
 # Locks: the reported leases that are still there, SKIP LOCKED: a renewal never waits, since the
@@ -93,13 +93,13 @@ WHERE l.expires_at > clock_timestamp()
 
 def renew(connection: Session, reported: Sequence[Held], *, lease: float) -> Renewal:
     """Extend the ``reported`` leases to ``lease`` seconds from the database's now."""
-    refusals: list[Exception] = []
+    rejections: list[str] = []
 
-    def refused(_: Held, error: Exception) -> list[tuple[str, bool]]:
-        refusals.append(error)
+    def rejected(_: Held, error: Exception) -> list[tuple[str, bool]]:
+        rejections.append(said(error))
         return []
 
-    parts = in_halves(reported, partial(_renew, connection, f"{lease} seconds"), refused)
+    parts = in_halves(reported, partial(_renew, connection, f"{lease} seconds"), rejected)
     rows = [row for part in parts for row in part]
     kept = {token for token, _ in rows}
     missing = [(held.job_id, held.token) for held in reported if held.token not in kept]
@@ -108,7 +108,7 @@ def renew(connection: Session, reported: Sequence[Held], *, lease: float) -> Ren
         kept=frozenset(kept),
         stop=frozenset(token for token, stop in rows if stop),
         gone=frozenset(token for _, token in missing if token not in busy),
-        refusal=refusals[0] if refusals else None,
+        rejection=rejections[0] if rejections else None,
     )
 
 

@@ -100,13 +100,15 @@ RESCUE = """
       'error', CASE WHEN kind = 'failed' THEN %(error)s::jsonb END
     ))
   FROM job
+), moved AS (
+  SELECT id, state, kind, worker, queue, task, losses FROM job
 )
-SELECT id, state, kind, worker, queue, task, losses FROM job ORDER BY id
 """
 
 EXPIRED = Batch(
     CHOSEN.format(which="l.expires_at <= clock_timestamp()", limit=500),
     RESCUE.format(lost="true"),
+    tried="decided",
     job="job_id",
 )
 OF_CHILD = Batch(
@@ -115,6 +117,7 @@ OF_CHILD = Batch(
         lost="(chosen.begun_at IS NOT NULL OR chosen.token = ANY (%(begun)s::uuid[])"
         " OR chosen.expires_at <= clock_timestamp())"
     ),
+    tried="decided",
     job="job_id",
 )
 
@@ -150,9 +153,11 @@ chosen AS MATERIALIZED (
       'error', CASE WHEN state = 'failed' THEN %(error)s::jsonb END
     ))
   FROM job
+), moved AS (
+  SELECT
+    id, state, CASE state WHEN 'failed' THEN 'failed' ELSE 'rescued' END, '', queue, task, losses
+  FROM job
 )
-SELECT id, state, CASE state WHEN 'failed' THEN 'failed' ELSE 'rescued' END, '', queue, task, losses
-FROM job
 """,
 )
 
@@ -172,9 +177,11 @@ chosen AS MATERIALIZED (
 )
 """,
     """
-DELETE FROM django_relay_lease AS l USING chosen AS c
-WHERE l.job_id = c.id AND l.token = c.token
-RETURNING l.job_id
+, moved AS (
+  DELETE FROM django_relay_lease AS l USING chosen AS c
+  WHERE l.job_id = c.id AND l.token = c.token
+  RETURNING l.job_id AS id
+)
 """,
 )
 

@@ -103,23 +103,28 @@ SETTLED = "SELECT token::text, state, kind, at FROM settled"
 SETTLE = f"WITH {SETTLING} {SETTLED}"
 
 
+#: An attempt that succeeded, and was rejected, is made again after so many seconds.
+DELAY = 5.0
+
+
 def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
     """Present ``endings`` under their tokens and tell by token what became of each.
 
     One whose lease or job somebody else has locked is in the answer not at all: present it again.
 
-    What the database refuses to store spoils its own ending only. That is presented once more, with
-    the job's own values put in order; then the attempt is failed in plain words; where even that is
-    refused, the lease ends.
+    What the database rejects spoils its own ending only. That is presented once more, with the
+    job's own values put in order; then the attempt is failed in plain words; where even that is
+    rejected, the lease ends.
     """
     answers: dict[str, Settled] = {}
-    parts = in_halves(endings, partial(_settle, connection), partial(_settle_refused, connection))
+    parts = in_halves(endings, partial(_settle, connection), partial(_settle_rejected, connection))
     for part in parts:
         answers |= part
     return answers
 
 
-def _settle_refused(connection: Session, ending: Ending, error: Exception) -> dict[str, Settled]:
+def _settle_rejected(connection: Session, ending: Ending, error: Exception) -> dict[str, Settled]:
+    """Settle what was rejected alone as far as the database lets us."""
     straighten_jobs(connection, [ending.job_id])
     steps = [partial(_settle, connection, [ending])]
     if ending.outcome.verb is not Verb.RELEASE:  # which gives back what may not even have begun
@@ -131,7 +136,7 @@ def _settle_refused(connection: Session, ending: Ending, error: Exception) -> di
         except Exception as again:
             if not is_about_data(again):
                 raise
-    return {}  # nor can its lease be renewed, then
+    return {}  # presented again, until the lease has run out
 
 
 def _forfeit(connection: Session, ending: Ending) -> dict[str, Settled]:
@@ -143,7 +148,7 @@ def _unstorable(ending: Ending, error: Exception) -> Ending:
     message = f"The database refused to store this outcome: {type(error).__name__}."
     outcome = outcomes.raised(
         {"class": "django_relay.storable.Unstorable", "message": message, "traceback": ""},
-        delay=ending.outcome.delay,
+        delay=max(ending.outcome.delay, DELAY),
     )
     return Ending(ending.job_id, ending.token, outcome, ending.ran)
 

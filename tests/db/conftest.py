@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.refusing import Refuse, triggers
+from tests.rejecting import Reject, triggers
 
 from .stage import Stage
 
@@ -27,7 +27,7 @@ def stage(db: None) -> Iterator[Stage]:
 
 
 @pytest.fixture
-def refuse(stage: Stage) -> Iterator[Refuse]:
-    """Have a trigger refuse rows."""
-    with triggers(stage.db.execute) as refuse:
-        yield refuse
+def reject(stage: Stage) -> Iterator[Reject]:
+    """Have a trigger reject rows."""
+    with triggers(stage.db.execute) as reject:
+        yield reject

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import uuid
-from dataclasses import replace
 
 import psycopg
 import pytest
@@ -27,7 +26,7 @@ def held(stage: Stage) -> Claimed:
 def test_a_batch_is_judged_one_by_one(stage: Stage) -> None:
     good, late, foreign, failing = (held(stage) for _ in range(4))
     stage.age_lease(late.job_id, 3600)
-    stranger = replace(foreign, token=str(uuid.uuid4()))
+    stranger = foreign._replace(token=str(uuid.uuid4()))
     answers = stage.settle(
         success(good), success(late), success(stranger), ending(failing, outcomes.failed(ERROR))
     )

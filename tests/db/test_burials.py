@@ -13,6 +13,7 @@ from django_relay.connection import Bookkeeping
 from django_relay.heartbeat import Report
 from django_relay.maintenance import Dead, Identity, Maintenance
 from django_relay.transitions import Claimed
+from tests.rejecting import Reject
 
 from .stage import WORKER, Stage
 
@@ -102,3 +103,42 @@ def test_a_release_that_comes_too_late_is_refused_once(
     for _ in range(3):
         maintenance._bury_dead()
     assert stage.kinds(job_id) == ["enqueued", "claimed", "rescued", "refused"]
+
+
+def test_a_workers_row_that_is_rejected_keeps_no_job_from_being_seen_to(
+    stage: Stage, maintenance: Maintenance, reject: Reject, caplog: pytest.LogCaptureFixture
+) -> None:
+    maintenance._pass()
+    lost, due = stage.enqueue(), stage.enqueue()
+    stage.end_lease(stage.claim().job_id)
+    stage.set(due, state="scheduled")
+    reject("true", "worker")
+    maintenance._attended = maintenance._mended = float("-inf")
+    maintenance._pass()
+    assert [stage.state(job_id) for job_id in (lost, due)] == ["ready", "ready"]
+    assert "this worker's row was not written: RaiseException" in caplog.text
+
+
+def test_maintenance_keeps_a_quarantine(
+    stage: Stage, maintenance: Maintenance, reject: Reject, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where a job is rejected the next pass is no earlier for it."""
+    lost, due, late, dead, bare = (stage.enqueue() for _ in range(5))
+    stage.end_lease(stage.claim(worker="host-2/1").job_id)
+    stage.set(due, state="scheduled")
+    stage.db.execute(
+        "UPDATE django_relay_job SET start_before = now() - interval '1 s' WHERE id = %s", [late]
+    )
+    taken = stage.claim()
+    stage.db.execute(
+        "UPDATE django_relay_job SET state = 'running', claims = 1 WHERE id = %s", [bare]
+    )
+    maintenance.bury(Dead(WORKER, [report(taken)], interrupted=False))
+    reject("NEW.state <> 'running'")
+    maintenance._pass()
+    maintenance._late.clear()
+    assert maintenance._pass() > 1
+    assert [taken.job_id] == [dead]
+    for job_id in (lost, due, late, dead, bare):
+        assert f"job {job_id} is passed over" in caplog.text
+        assert not (stage.job(job_id) or {})["finished_at"]

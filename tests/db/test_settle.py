@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -56,7 +55,7 @@ def test_an_ending_says_when_its_handler_began(stage: Stage) -> None:
 
 def test_an_ending_that_waited_says_how_long_its_handler_took(stage: Stage) -> None:
     job = held(stage)
-    stage.settle(replace(ending(job, outcomes.succeeded("1"), ran=3.0), took=0.25))
+    stage.settle(ending(job, outcomes.succeeded("1"), ran=3.0)._replace(took=0.25))
     found = row(stage, job)
     assert 2.9 < (found["finished_at"] - found["started_at"]).total_seconds() < 3.1
     (*_, event) = stage.events(job.job_id)
