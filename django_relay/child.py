@@ -31,6 +31,7 @@ from .ear import Ear
 from .hand import Hand
 from .hands import Hands
 from .messages import Channel, Plan
+from .portion import Portion, give_up
 from .slots import Slots
 
 logger = logging.getLogger("django_relay.worker")
@@ -61,8 +62,9 @@ class Bookkeeper:
         )
         #: Takes in hand a claim that has committed, if that is still to be done.
         self._unread: Callable[[], None] | None = None
-        #: Whether endings and claims go apart, since together they failed.
-        self._apart = False
+        #: Whether endings and claims go apart, since together they failed, and claims come next.
+        self._apart = self._claims_next = False
+        self._portion = Portion()
         self._more_at, self._stall = 0.0, 0.001
         self._unsaid: bool | None = None
         self._quarantine = transitions.Quarantine()
@@ -94,19 +96,31 @@ class Bookkeeper:
     def _turn(self) -> None:
         if self._unread is not None:
             self._unread()
-        endings = self._hands.wait()
+        endings = self._due(self._hands.wait())
         wanted, alone = self._hands.wanted(ending=len(endings))
+        wanted = min(wanted, self._portion.most)
         if endings and wanted and not alone and not self._apart:
             self._both(endings, wanted)
             wanted = 0
         elif endings:
             self._settle(endings)
-            wanted, alone = self._hands.wanted()  # now: some endings may come back each time
+            # Anew: some endings may come back each time.
+            wanted, alone = self._hands.wanted()
+            wanted = min(wanted, self._portion.most)
         if wanted:
             self._claim(wanted, alone=alone)
         if self._hands.spent and self._hands.taking:
             self._channel.post(kind="spent")
             self._hands.finish(None)
+
+    def _due(self, endings: list[Hand]) -> list[Hand]:
+        """Return the endings that go out now: none where they have just failed, for a claim has its
+        turn then."""
+        now, later = ([], endings) if self._claims_next else self._portion.split(endings)
+        self._claims_next = False
+        if later:
+            self._hands.unsent(later)
+        return now
 
     def _both(self, endings: list[Hand], wanted: int) -> None:
         asked = boot_time()
@@ -115,12 +129,15 @@ class Bookkeeper:
             answers, claim = transitions.turn(
                 self.connection, [hand.ending for hand in endings], wanted, **self._whose
             )
-        except (*ABSENT, UnicodeError):
+        except (*ABSENT, UnicodeError) as error:
             # Neither was done. Sent apart, they will show whose fault it was.
             self._apart = True
+            if not transitions.is_about_data(error):
+                self._portion.failed(max(len(endings), wanted))
             self._hands.unsent(endings)
             self._hands.wake()
             return
+        self._portion.went_well()
         # Both have committed: whatever goes wrong now, neither is forgotten.
         try:
             self._claimed(claim, asked=asked, wanted=wanted, alone=False)
@@ -133,8 +150,10 @@ class Bookkeeper:
         try:
             claim = transitions.claim(self.connection, wanted, alone=alone, **self._whose)
         except ABSENT:
+            self._portion.failed(wanted)
             self._hands.wake()
             raise
+        self._portion.went_well()
         self._claimed(claim, asked=asked, wanted=wanted, alone=alone)
 
     def _claimed(self, claim: transitions.Claim, *, asked: float, wanted: int, alone: bool) -> None:
@@ -200,9 +219,14 @@ class Bookkeeper:
     def _settle(self, endings: list[Hand]) -> None:
         try:
             answers = transitions.settle(self.connection, [hand.ending for hand in endings])
-        except ABSENT:
+        except ABSENT as error:
+            self._claims_next = True
+            self._portion.failed(len(endings))
+            if len(endings) == 1:
+                give_up(endings[0], error)
             self._hands.unsent(endings)
             raise
+        self._portion.went_well()
         self._settled(endings, answers)
 
     def _settled(self, endings: list[Hand], answers: dict[str, transitions.Settled]) -> None:

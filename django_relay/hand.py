@@ -26,6 +26,8 @@ class Hand:
     took: float | None = None
     settled: Settled | None = None
     told: bool = False
+    #: How often its ending has failed alone.
+    tries: int = 0
 
     def fresh(self, lease: float) -> bool:
         """Whether it may begin: not under a lease that our own clock says ends soon."""

@@ -60,6 +60,13 @@ def untellable(kind: type[BaseException]) -> Outcome:
     return raised(error | {"traceback": ""}, delay=5.0)
 
 
+def unstorable(why: str, *, delay: float = 0.0) -> Outcome:
+    """The database would not store the outcome of an attempt; that is made again in a while."""
+    message = f"The database refused to store this outcome: {why}."
+    error = {"class": "django_relay.storable.Unstorable", "message": message, "traceback": ""}
+    return raised(error, delay=max(delay, 5.0))
+
+
 def failed(error: dict[str, Any]) -> Outcome:
     """The handler raised ``Fail``: do not try again."""
     return Outcome(Verb.FAIL, data=json.dumps({"error": error}))

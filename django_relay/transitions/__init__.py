@@ -13,7 +13,7 @@ from .claim import Claim, Claimed, claim
 from .endings import Settled
 from .enqueue import BATCH, CHANNEL, Enqueued, NewJob, enqueue, enqueue_many
 from .frontier import Frontier
-from .halves import said
+from .halves import is_about_data, said
 from .promote import expire, promote
 from .prune import prune
 from .quarantine import Notice, Quarantine
@@ -49,6 +49,7 @@ __all__ = [
     "enqueue_many",
     "expire",
     "forget_silent",
+    "is_about_data",
     "leave",
     "mend",
     "move",

@@ -103,10 +103,6 @@ SETTLED = "SELECT token::text, state, kind, at FROM settled"
 SETTLE = f"WITH {SETTLING} {SETTLED}"
 
 
-#: An attempt that succeeded, and was rejected, is made again after so many seconds.
-DELAY = 5.0
-
-
 def settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:
     """Present ``endings`` under their tokens and tell by token what became of each.
 
@@ -128,7 +124,9 @@ def _settle_rejected(connection: Session, ending: Ending, error: Exception) -> d
     straighten_jobs(connection, [ending.job_id])
     steps = [partial(_settle, connection, [ending])]
     if ending.outcome.verb is not Verb.RELEASE:  # which gives back what may not even have begun
-        steps.append(partial(_settle, connection, [_unstorable(ending, error)]))
+        why = outcomes.unstorable(type(error).__name__, delay=ending.outcome.delay)
+        told = Ending(ending.job_id, ending.token, why, ending.ran)
+        steps.append(partial(_settle, connection, [told]))
     steps.append(partial(_forfeit, connection, ending))
     for step in steps:
         try:
@@ -142,15 +140,6 @@ def _settle_rejected(connection: Session, ending: Ending, error: Exception) -> d
 def _forfeit(connection: Session, ending: Ending) -> dict[str, Settled]:
     ended = forfeit(connection, ending.job_id, ending.token)
     return {ending.token: UNSTORABLE} if ended else {}
-
-
-def _unstorable(ending: Ending, error: Exception) -> Ending:
-    message = f"The database refused to store this outcome: {type(error).__name__}."
-    outcome = outcomes.raised(
-        {"class": "django_relay.storable.Unstorable", "message": message, "traceback": ""},
-        delay=max(ending.outcome.delay, DELAY),
-    )
-    return Ending(ending.job_id, ending.token, outcome, ending.ran)
 
 
 def _settle(connection: Session, endings: Sequence[Ending]) -> dict[str, Settled]:

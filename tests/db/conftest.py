@@ -8,11 +8,13 @@ the time of a transactional test's flush. ``db`` only sees to it that the test d
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from tests.rejecting import Reject, triggers
 
+from .books import PLAN, Books, opened
 from .stage import Stage
 
 
@@ -31,3 +33,10 @@ def reject(stage: Stage) -> Iterator[Reject]:
     """Have a trigger reject rows."""
     with triggers(stage.db.execute) as reject:
         yield reject
+
+
+@pytest.fixture
+def books(stage: Stage) -> Iterator[Books]:
+    """A bookkeeper without its thread, of two slots."""
+    with opened(replace(PLAN, slots=2, async_slots=2)) as made:
+        yield made

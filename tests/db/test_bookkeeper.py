@@ -11,36 +11,10 @@ import pytest
 
 from django_relay import child, outcomes, results
 from django_relay.hands import Hands
-from django_relay.messages import Plan
 from tests.process.waiting import wait_until
 
+from .books import PLAN, Silent
 from .stage import Stage, ending
-
-PLAN = Plan(
-    worker="host-2/1",
-    backend="default",
-    database="default",
-    queues=None,
-    slots=1,
-    async_slots=1,
-    lane=False,
-    prefetch=0,
-    lease=30.0,
-    poll=0.2,
-    max_jobs=None,
-    reload=False,
-    pooled=False,
-    notify=False,
-    patience=30.0,
-    verbosity=1,
-)
-
-
-class Silent:
-    """Stands for the slots and for the channel to the supervisor."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args, **said: None
 
 
 @pytest.fixture

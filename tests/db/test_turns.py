@@ -2,75 +2,20 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
 
 import psycopg
 import pytest
 
 from django_relay import outcomes, transitions
-from django_relay.child import Bookkeeper
-from django_relay.hand import Hand
-from django_relay.hands import Hands
-from django_relay.messages import Channel, Plan
 from tests.process.waiting import wait_until
-from tests.rejecting import Reject
 
+from .books import PLAN, Books, opened
 from .stage import Stage
-from .test_bookkeeper import PLAN, Silent
 
 LOCK = "SELECT 1 FROM django_relay_job WHERE id = %s FOR UPDATE"
-
-
-@dataclass(frozen=True)
-class Books:
-    """A bookkeeper without its thread, and the supervisor's end of its channel."""
-
-    hands: Hands
-    keeper: Bookkeeper
-    channel: Channel
-
-    def look(self) -> None:
-        """Look for jobs, as after a wake-up."""
-        self.hands.wake()
-        self.turn_until(lambda: not self.hands._look)
-
-    def turn_until(self, condition: Callable[[], Any]) -> None:
-        for _ in range(20):
-            if condition():
-                return
-            self.keeper._turn()
-        assert condition()
-
-    def take(self) -> Hand:
-        hand = self.hands.take(())
-        assert hand is not None
-        return hand
-
-    def said(self, kind: str) -> list[dict[str, Any]]:
-        return [each for each in self.channel.receive() or [] if each["kind"] == kind]
-
-
-@contextmanager
-def opened(plan: Plan) -> Iterator[Books]:
-    ours, theirs = map(Channel, socket.socketpair())
-    hands, slots = Hands(plan, lambda task: False), Silent()
-    keeper = Bookkeeper(plan, hands, cast("Any", slots), ours)
-    try:
-        yield Books(hands, keeper, theirs)
-    finally:
-        keeper.connection.close()
-        ours.close()
-        theirs.close()
-
-
-@pytest.fixture
-def books(stage: Stage) -> Iterator[Books]:
-    with opened(replace(PLAN, slots=2, async_slots=2)) as made:
-        yield made
 
 
 @pytest.mark.parametrize("claiming", [False, True], ids=["alone", "with a claim"])
@@ -91,95 +36,6 @@ def test_an_ending_sent_to_a_session_that_was_lost_is_sent_again(
     assert hand.settled is None
     books.turn_until(lambda: hand.settled)
     assert stage.kinds(job_id) == ["enqueued", "claimed", "succeeded"]
-
-
-def with_two_ended(stage: Stage, books: Books) -> tuple[list[int], list[Hand], int]:
-    """Two jobs whose endings go out together, with a claim of a third."""
-    jobs = [stage.enqueue(), stage.enqueue()]
-    books.hands.wake()
-    books.turn_until(lambda: stage.state(jobs[1]) == "running")
-    hands = [books.take(), books.take()]
-    third = stage.enqueue()
-    for hand in hands:
-        books.hands.present(hand, outcomes.succeeded("1"))
-    books.hands.wake()
-    wait_until(lambda: books.hands.wanted(ending=2)[0], 10, what="a claim may be sent")
-    return jobs, hands, third
-
-
-def test_an_ending_that_a_trigger_rejects_spoils_neither_the_others_nor_the_claim(
-    stage: Stage, books: Books, reject: Reject
-) -> None:
-    jobs, hands, third = with_two_ended(stage, books)
-    reject(f"NEW.id = {jobs[0]} AND NEW.state IN ('successful', 'scheduled')")
-    books.turn_until(lambda: stage.state(third) == "running")
-    assert [stage.state(job) for job in jobs] == ["running", "successful"]
-    assert hands[0].settled
-    assert hands[0].settled.reason == "unstorable"
-    # Its handler has run: if the child dies now, it must not be taken for one that has not.
-    transitions.rescue_child(stage.db, PLAN.worker, begun=[])
-    assert stage.kinds(jobs[0]) == ["enqueued", "claimed", "rescued"]
-    assert (stage.job(jobs[0]) or {})["losses"] == 1
-
-
-def test_a_job_that_a_trigger_lets_nobody_claim_keeps_no_other_from_its_end_or_start(
-    stage: Stage, books: Books, reject: Reject
-) -> None:
-    jobs, _, third = with_two_ended(stage, books)
-    reject(f"NEW.id = {third} AND NEW.state = 'running'")
-    fourth = stage.enqueue()
-    books.turn_until(lambda: stage.state(fourth) == "running")
-    assert [stage.state(job) for job in [*jobs, third]] == ["successful", "successful", "ready"]
-
-
-def test_however_many_are_rejected_a_child_finds_what_is_behind_them(
-    stage: Stage,
-    books: Books,
-    reject: Reject,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    bad = stage.fill(60)
-    good = stage.enqueue()
-    reject(f"NEW.id <= {bad[-1]}")
-    books.hands.wake()
-    for _ in range(60):
-        if stage.state(good) == "running":
-            break
-        books.keeper._turn()
-    assert stage.state(good) == "running"
-    assert f"job {bad[0]} is passed over for 10 s" in caplog.text
-
-
-def test_an_ending_that_comes_back_each_time_keeps_its_child_from_no_claim(
-    stage: Stage, books: Books, reject: Reject
-) -> None:
-    """Neither the job nor its lease can be ended, and the claim is rejected besides."""
-    jobs, _, third = with_two_ended(stage, books)
-    fourth = stage.enqueue()
-    reject(f"NEW.id IN ({jobs[0]}, {third})")
-    reject(f"NEW.job_id = {jobs[0]}", "lease")
-    books.turn_until(lambda: stage.state(fourth) == "running")
-    assert [stage.state(job) for job in [*jobs, third]] == ["running", "successful", "ready"]
-
-
-def test_a_claim_that_has_to_wait_keeps_no_job_from_its_end(stage: Stage) -> None:
-    """Somebody is about to insert a lease by hand, which only a claim would wait for."""
-    with opened(replace(PLAN, slots=2, async_slots=2, patience=1.0)) as books:
-        jobs, _, third = with_two_ended(stage, books)
-        somebody = stage.connect(autocommit=False)
-        somebody.execute(
-            "INSERT INTO django_relay_lease (job_id, token, worker, claim, acquired_at, expires_at,"
-            " renewals) VALUES (%s, gen_random_uuid(), 'nobody', 1, now(), now(), 0)",
-            [third],
-        )
-        books.keeper._turn()
-        assert [stage.state(job) for job in jobs] == ["running", "running"]
-        with pytest.raises(psycopg.errors.QueryCanceled):
-            books.keeper._turn()
-        assert [stage.state(job) for job in jobs] == ["successful", "successful"]
-        somebody.rollback()
-        books.turn_until(lambda: stage.state(third) == "running")
-        assert not books.keeper._apart
 
 
 def test_an_ending_whose_job_is_locked_is_kept_and_sent_again(stage: Stage, books: Books) -> None:
