@@ -198,10 +198,9 @@ class Bookkeeper:
             self._unsaid = alone
 
     def say_unsaid(self) -> None:
-        """Say what was kept for later; safe from any thread."""
-        alone, self._unsaid = self._unsaid, None
-        if alone is not None:
-            self._channel.post(kind="more", alone=alone)
+        """Say what was kept for later, when it is later; safe from any thread."""
+        if self._unsaid is not None and time.monotonic() >= self._more_at:
+            self._say_more(alone=self._unsaid)
 
     def _rest(self, claim: transitions.Claim, wanted: int, *, alone: bool) -> transitions.Claim:
         """Claim what a claim by the heads of the queues has left, where it came back short."""
