@@ -95,7 +95,8 @@ TAKING = """
 CLAIMED = """
 SELECT
   rest.left, rest.suspects,
-  EXTRACT(EPOCH FROM j.acquired_at - (SELECT at FROM head LIMIT 1))::float8 AS picking,
+  EXTRACT(EPOCH FROM j.acquired_at - (SELECT at FROM head LIMIT 1))::float8
+    / (1 + (SELECT count(*) FROM head) / 40.0) AS picking,
   CASE WHEN (SELECT count(*) FROM picked) > (SELECT count(*) FROM job) THEN ARRAY(
     SELECT id FROM picked WHERE id NOT IN (SELECT id FROM job)
   ) END AS skipped,

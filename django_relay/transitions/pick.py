@@ -38,14 +38,18 @@ ALONE = "state = 'ready' AND losses > 0"
 # `head` reads, without a lock, the first job of each queue; `picked` goes through the queues by
 # their heads, highest priority first and then oldest, so that no queue starves another. `bounded`
 # keeps it to rows as good as the head; without, a second claim takes what is `left`, because it
-# was worth less or its head was locked. `picking` is how long that took. Behind a frontier
-# both see only what follows it: an index condition, so nothing before it is touched. The outer
+# was worth less or its head was locked. `at` is when all that began: OFFSET 0 has it taken before
+# the first look into an index. Behind a frontier both see only what follows it: an index condition,
+# so nothing before it is touched. The outer
 # LIMIT stops the loop: exactly the rows picked are locked. The lock returns the newest version of
 # a row, so `claims` is counted from there and not from the snapshot, and nobody can move the job
 # before `job` does.
 PICKING = """
 queue AS ({queues}), head AS MATERIALIZED (
-  SELECT q.*, h.priority, clock_timestamp() AS at FROM queue AS q CROSS JOIN LATERAL (
+  SELECT q.*, h.priority
+  FROM (SELECT clock_timestamp() AS at OFFSET 0) AS start
+  CROSS JOIN LATERAL (SELECT queue.*, start.at FROM queue OFFSET 0) AS q
+  CROSS JOIN LATERAL (
     SELECT priority, id FROM django_relay_job
     WHERE {ready} AND queue = q.name AND {behind_q} AND id {among}
     ORDER BY (-priority), id LIMIT 1
