@@ -12,7 +12,8 @@ import pytest
 
 from django_relay import outcomes, transitions
 from django_relay.outcomes import Ending
-from django_relay.transitions.halves import is_about_data
+from django_relay.transitions import Quarantine
+from django_relay.transitions.halves import is_about_data, said
 
 TOKEN = "00000000-0000-4000-8000-000000000000"
 
@@ -84,3 +85,20 @@ def test_errors_about_a_value_are_told_from_errors_of_the_database(
     error: Exception, is_so: bool
 ) -> None:
     assert is_about_data(error) is is_so
+
+
+def test_what_is_said_of_a_rejection_is_its_kind_and_never_its_message() -> None:
+    assert said(UnicodeError("a secret")) == "UnicodeError"
+    cause = psycopg.errors.CheckViolation("a secret")
+    assert said(_caused(django.db.IntegrityError("a secret"), cause)) == "CheckViolation"
+
+
+def test_a_database_that_goes_away_before_anything_has_moved_is_told() -> None:
+    def away(only: object) -> None:
+        raise psycopg.DataError("bad") if only is None else psycopg.OperationalError("gone")
+
+    session: Any = Refusing()
+    with pytest.raises(psycopg.OperationalError):
+        Quarantine().move(session, away, lambda: [1])
+    with pytest.raises(psycopg.DataError):
+        Quarantine().move(session, away, list)
