@@ -97,21 +97,22 @@ class Bookkeeper:
         if self._unread is not None:
             self._unread()
         endings = self._due(self._hands.wait())
-        wanted, alone = self._hands.wanted(ending=len(endings))
-        wanted = min(wanted, self._portion.most)
+        wanted, alone = self._wanted(ending=len(endings))
         if endings and wanted and not alone and not self._apart:
             self._both(endings, wanted)
             wanted = 0
         elif endings:
             self._settle(endings)
-            # Anew: some endings may come back each time.
-            wanted, alone = self._hands.wanted()
-            wanted = min(wanted, self._portion.most)
+            wanted, alone = self._wanted()  # anew: some endings may come back each time
         if wanted:
             self._claim(wanted, alone=alone)
         if self._hands.spent and self._hands.taking:
             self._channel.post(kind="spent")
             self._hands.finish(None)
+
+    def _wanted(self, *, ending: int = 0) -> tuple[int, bool]:
+        wanted, alone = self._hands.wanted(ending=ending)
+        return min(wanted, self._portion.most), alone
 
     def _due(self, endings: list[Hand]) -> list[Hand]:
         """Return the endings that go out now: none where they have just failed, for a claim has its
