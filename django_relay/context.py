@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
@@ -117,11 +116,7 @@ def current_job() -> RelayContext | None:
     return None if current is None else current()
 
 
-@contextmanager
-def entered(context: Once) -> Iterator[None]:
-    """Make ``context`` the current job within the block, for this thread or coroutine."""
-    token = _current.set(context)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def enter(context: Once) -> None:
+    """Make ``context`` the current job for the rest of an attempt, which has a contextvars.Context
+    of its own."""
+    _current.set(context)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextvars
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, NamedTuple
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 
@@ -26,8 +25,7 @@ from .transitions import Claimed
 Conclude = Callable[[Outcome], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One claim of a job about to run: the row, its worker's name, what may stop it, its past."""
 
     job: Claimed
@@ -74,8 +72,8 @@ def _execute(attempt: Attempt, conclude: Conclude) -> None:
         hygiene.prepare()
         try:
             call = _prepare(attempt)
-            with context.entered(call.context):
-                value = call.task.func(*call.args, **call.kwargs)
+            context.enter(call.context)
+            value = call.task.func(*call.args, **call.kwargs)
         finally:
             hygiene.end_if_forked(attempt.pid)
             left = hygiene.clean()
@@ -98,8 +96,8 @@ async def execute_async(attempt: Attempt, conclude: Conclude) -> None:
                 # A thread only for what may block: a first import, receivers of others.
                 blocking = attempt.job.task not in _known or compat.foreign(compat.task_started)
                 call = await sync_to_async(_prepare)(attempt) if blocking else _prepare(attempt)
-                with context.entered(call.context):
-                    value = await call.task.func(*call.args, **call.kwargs)
+                context.enter(call.context)
+                value = await call.task.func(*call.args, **call.kwargs)
             finally:
                 hygiene.end_if_forked(attempt.pid)
                 left = await sync_to_async(hygiene.leave_thread)() if _has_thread(threads) else []
@@ -115,8 +113,7 @@ def _has_thread(threads: ThreadSensitiveContext) -> bool:
     return threads in getattr(SyncToAsync, "context_to_thread_executor", {threads: None})
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(NamedTuple):
     task: Any
     context: context.Once
     args: list[Any]

@@ -12,9 +12,11 @@ import gc
 import os
 import re
 import sys
+import threading
+from collections.abc import Sequence
 from typing import Any
 
-from django.db import close_old_connections, connections, reset_queries
+from django.db import connections
 from django.db.backends.signals import connection_created
 from psycopg.pq import TransactionStatus
 
@@ -42,7 +44,12 @@ def watch() -> None:
     connection_created.connect(_watch, dispatch_uid="django_relay.hygiene")
 
 
+#: Which threads have ever had a session: the others have nothing to clean.
+_threads = threading.local()
+
+
 def _watch(sender: Any, connection: Any, **kwargs: Any) -> None:
+    _threads.connected = True
     if _note not in connection.execute_wrappers:
         connection.execute_wrappers.append(_note)
 
@@ -55,23 +62,32 @@ def _note(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
 
 def prepare() -> None:
     """Give the handler sessions that Django would give a request, and an empty query log."""
-    reset_queries()
-    close_old_connections()
+    for connection in _opened():
+        _renew(connection)
 
 
 def clean() -> list[str]:
     """Close what the handler left and return the aliases on which it left a transaction."""
     left = []
-    for connection in connections.all(initialized_only=True):
+    for connection in _opened():
         if _left_open(connection):
             left.append(connection.alias)
             discard(connection)
         elif getattr(connection, "relay_changed", False):
             discard(connection)
         else:
-            connection.queries_log.clear()
-    close_old_connections()
+            _renew(connection)
     return left
+
+
+def _opened() -> Sequence[Any]:
+    known = getattr(_threads, "connected", False)
+    return connections.all(initialized_only=True) if known else []
+
+
+def _renew(connection: Any) -> None:
+    connection.queries_log.clear()
+    connection.close_if_unusable_or_obsolete()
 
 
 def leave_thread() -> list[str]:

@@ -8,7 +8,6 @@ job's own counters.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -26,8 +25,7 @@ class Verb(StrEnum):
     RELEASE = "release"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """One ending. ``result`` and ``data`` are JSON texts, ``delay`` is in seconds."""
 
     verb: Verb

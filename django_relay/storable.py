@@ -50,6 +50,8 @@ def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, str]
 
 def result(value: Any) -> str:
     """Encode what a task returned as JSON text, or raise ``Unstorable`` saying why not."""
+    if value is None:  # what most tasks return
+        return "null"
     try:
         return _dumps(_Encoder(exact=False).encode(value, "the result"))
     except KeyboardInterrupt:

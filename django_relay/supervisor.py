@@ -283,7 +283,7 @@ class Supervisor:
 
     def _maintenance_may_sleep(self) -> None:
         """A slot is free again: if enqueues were told not to notify, they should from now on."""
-        if self._maintenance.saturated:
+        if self._maintenance.saturated and self.hungry():
             self._maintenance.poke()
 
     def _reap(self) -> None:

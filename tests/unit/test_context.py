@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from asgiref.sync import sync_to_async
 
 from django_relay import current_job
 from django_relay.compat import TaskContext
-from django_relay.context import Control, Once, RelayContext, boot_time, entered
+from django_relay.context import Control, Once, RelayContext, boot_time, enter
 from django_relay.exceptions import JobCancelled, LeaseLost
 
 
@@ -87,18 +88,22 @@ def test_remaining_counts_down_to_the_deadline_and_no_further() -> None:
 def test_the_current_job_is_known_within_its_attempt_alone() -> None:
     assert current_job() is None
     context = make()
-    with entered(Once(lambda: context)):
+
+    def attempt() -> None:
+        enter(Once(lambda: context))
         assert current_job() is context
+
+    contextvars.Context().run(attempt)
     assert current_job() is None
 
 
 def test_the_current_job_follows_async_code_into_its_threads() -> None:
     async def seen() -> list[Any]:
         context = make()
-        with entered(Once(lambda: context)):
-            other = asyncio.create_task(asyncio.sleep(0, result=None))
-            found = [current_job(), await sync_to_async(current_job)()]
-            await other
+        enter(Once(lambda: context))
+        other = asyncio.create_task(asyncio.sleep(0, result=None))
+        found = [current_job(), await sync_to_async(current_job)()]
+        await other
         return [*found, context]
 
     one, two, context = asyncio.run(seen())
