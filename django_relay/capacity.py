@@ -57,6 +57,11 @@ class Capacity:
         """Whether the loop may begin another job."""
         return self._busy[True] < self._slots[True]
 
+    def most(self, pace: Pace) -> int:
+        """How many jobs may be in hand, running and fetched ahead, while all slots of a kind run:
+        when so many have ended, no other can join them."""
+        return self.width + pace.ahead(self.width)
+
     def room(self, pace: Pace, *, held: int) -> int:
         """How many more jobs may be claimed, when so many are ``held`` that do not run: the free
         slots and what may be fetched ahead, less those."""

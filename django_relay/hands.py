@@ -109,7 +109,7 @@ class Hands:
         """Whether the endings go out now: not while others are about to join them."""
         if not self._endings:
             return False
-        if self._finish_by is not None or len(self._endings) >= 2 * self._capacity.width:
+        if self._finish_by is not None or len(self._endings) >= self._capacity.most(self._pace):
             return True
         expected = self._backlog or self._capacity.busy
         return not expected or self._gathering <= 0
@@ -118,7 +118,7 @@ class Hands:
     def _gathering(self) -> float:
         """In how many seconds the endings go out at the latest."""
         kept = time.monotonic() - self._oldest
-        return self._pace.gather(waiting=bool(self._backlog)) - kept
+        return self._pace.gather(waiting=bool(self._backlog), looking=self._look) - kept
 
     @property
     def _pause(self) -> float:

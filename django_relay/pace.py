@@ -14,6 +14,8 @@ SHORT = 0.1
 GATHER = 0.02
 #: Handlers of less than this are over before anybody could tell them apart, in seconds.
 MOMENT = 0.005
+#: A statement that moves fewer jobs costs the server more for itself than for them.
+BATCH = 16
 #: After a claim that came back short, the next one waits this long, in seconds.
 COALESCE = 0.015
 #: The longest that a child keeps from claiming whose jobs go back again and again, in seconds.
@@ -22,7 +24,7 @@ ABSTAIN = 4.0
 
 class Pace:
     """The pace of one child. ``prefetch`` is how many jobs to fetch ahead, or None for as many as
-    there are slots while jobs are short."""
+    there are slots while jobs are short; of jobs of a moment, twice as many for few slots."""
 
     def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch
@@ -58,14 +60,22 @@ class Pace:
         if self._in_vain:
             return 0
         if self._prefetch is None:
-            return slots if self._average < SHORT else 0
+            return self._short(slots)
         return min(self._prefetch, slots)
 
-    def gather(self, *, waiting: bool) -> float:
-        """For how many seconds an ending may wait for others: as long as one handler takes, but
-        only while jobs are ``waiting`` for a slot here, or those that run end in a moment."""
+    def _short(self, slots: int) -> int:
+        if self._average >= SHORT:
+            return 0
+        return max(slots, min(2 * slots, BATCH)) if self._average < MOMENT else slots
+
+    def gather(self, *, waiting: bool, looking: bool) -> float:
+        """For how many seconds an ending may wait for others while handlers are short: as long as
+        one takes where jobs are ``waiting`` for a slot here, and not at all where the next claim,
+        for which we are ``looking``, may be sent."""
         if self._average >= SHORT:
             return 0.0
         if waiting:
             return min(max(self._average, MOMENT), GATHER)
-        return MOMENT if self._average < MOMENT else 0.0
+        if self._average < MOMENT:
+            return MOMENT
+        return 0.0 if looking and self.pause <= 0 else COALESCE

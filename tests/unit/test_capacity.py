@@ -14,10 +14,10 @@ from .test_hands import plan
 SYNC, ASYNC = False, True
 
 
-def short_jobs(prefetch: int | None) -> Pace:
+def short_jobs(prefetch: int | None, *, seconds: float = 0.01) -> Pace:
     pace = Pace(prefetch)
-    for _ in range(60):
-        pace.ran(0.001)
+    for _ in range(90):
+        pace.ran(seconds)
     return pace
 
 
@@ -69,6 +69,20 @@ def test_short_jobs_are_fetched_ahead_for_as_many_slots_as_count() -> None:
     assert capacity().room(short_jobs(None), held=0) == 8
     assert wide().room(short_jobs(None), held=0) == 200
     assert wide().room(short_jobs(30), held=0) == 130
+
+
+@pytest.mark.parametrize(
+    ("slots", "ahead"), [(1, 2), (4, 8), (8, 16), (12, 16), (16, 16), (40, 40)]
+)
+def test_of_jobs_of_a_moment_more_are_fetched_ahead_until_a_batch_is_full(
+    slots: int, ahead: int
+) -> None:
+    child = capacity(slots=slots)
+    moments = short_jobs(None, seconds=0.001)
+    assert moments.ahead(slots) == ahead
+    assert child.room(moments, held=0) == child.most(moments) == slots + ahead
+    assert short_jobs(slots, seconds=0.001).ahead(slots) == slots
+    assert short_jobs(0, seconds=0.001).ahead(slots) == 0
 
 
 def test_without_prefetching_nothing_is_claimed_that_could_not_start() -> None:

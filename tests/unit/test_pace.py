@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from django_relay.pace import ABSTAIN, Pace
+import pytest
+
+from django_relay.pace import ABSTAIN, COALESCE, GATHER, MOMENT, Pace
 
 
 def test_jobs_that_go_back_again_and_again_make_a_child_wait_longer_each_time() -> None:
@@ -23,3 +25,35 @@ def test_a_handler_that_ends_makes_it_claim_at_once_and_fetch_ahead_again() -> N
     assert pace.ahead(8) == 3
     pace.fetched_in_vain()
     assert round(pace.pause, 1) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waiting", "looking", "gather"),
+    [
+        (0.2, True, False, 0.0),
+        (0.2, False, False, 0.0),
+        (0.01, True, True, 0.01),
+        (0.08, True, True, GATHER),
+        (0.01, False, False, COALESCE),
+        (0.01, False, True, 0.0),
+        (0.001, True, True, MOMENT),
+        (0.001, False, True, MOMENT),
+    ],
+)
+def test_an_ending_waits_for_others_and_for_the_next_claim(
+    seconds: float, waiting: bool, looking: bool, gather: float
+) -> None:
+    pace = Pace(None)
+    for _ in range(90):
+        pace.ran(seconds)
+    assert pace.gather(waiting=waiting, looking=looking) == pytest.approx(gather, rel=0.1)
+
+
+def test_an_ending_goes_with_the_claim_that_waits_for_jobs_to_gather() -> None:
+    pace = Pace(None)
+    for _ in range(90):
+        pace.ran(0.01)
+    pace.claimed(full=True)
+    assert pace.gather(waiting=False, looking=True) == 0.0
+    pace.claimed(full=False)
+    assert pace.gather(waiting=False, looking=True) == COALESCE
