@@ -213,7 +213,7 @@ class Bookkeeper:
                 self.connection, short, alone=alone, bounded=False, **self._whose
             )
         except ABSENT:
-            return claim  # which is committed; the rest is looked for again
+            return replace(claim, unseen=True)  # committed; the rest is looked for again
         return replace(rest, jobs=claim.jobs + rest.jobs)
 
     def _settle(self, endings: list[Hand]) -> None:

@@ -117,6 +117,10 @@ def current_job() -> RelayContext | None:
 
 
 def enter(context: Once) -> None:
-    """Make ``context`` the current job for the rest of an attempt, which has a contextvars.Context
-    of its own."""
+    """Make ``context`` the current job until ``leave``, for this thread or coroutine."""
     _current.set(context)
+
+
+def leave() -> None:
+    """Have no current job any more."""
+    _current.set(None)

@@ -76,6 +76,7 @@ def _execute(attempt: Attempt, conclude: Conclude) -> None:
             value = call.task.func(*call.args, **call.kwargs)
         finally:
             hygiene.end_if_forked(attempt.pid)
+            context.leave()
             left = hygiene.clean()
         outcome = _succeeded(value, left)
     except BaseException as error:
@@ -100,6 +101,7 @@ async def execute_async(attempt: Attempt, conclude: Conclude) -> None:
                 value = await call.task.func(*call.args, **call.kwargs)
             finally:
                 hygiene.end_if_forked(attempt.pid)
+                context.leave()
                 left = await sync_to_async(hygiene.leave_thread)() if _has_thread(threads) else []
             outcome = _succeeded(value, left)
         except BaseException as error:

@@ -100,7 +100,7 @@ class Hands:
                 self.present(hand, released())
             if any(hand.began is None for hand in back):
                 self._pace.fetched_in_vain()
-            if not self._to_send():
+            if not (self._to_send() or (self._endings and self.wanted()[0])):
                 return []
             endings, self._endings = self._endings, []
             return endings
@@ -112,7 +112,7 @@ class Hands:
         if self._finish_by is not None or len(self._endings) >= self._capacity.most(self._pace):
             return True
         expected = self._backlog or self._capacity.busy
-        return not expected or self._gathering <= 0
+        return not expected or self._asking > 0 or self._gathering <= 0
 
     @property
     def _gathering(self) -> float:
@@ -200,8 +200,8 @@ class Hands:
     def answer(self, hand: Hand) -> Settled:
         """Wait until the ending of ``hand`` was accepted or refused."""
         with self._lock:
-            self.send()
             self._asking += 1
+            self.send()
             while hand.settled is None:
                 self._answers.wait()
             self._asking -= 1

@@ -12,8 +12,6 @@ import gc
 import os
 import re
 import sys
-import threading
-from collections.abc import Sequence
 from typing import Any
 
 from django.db import connections
@@ -44,12 +42,7 @@ def watch() -> None:
     connection_created.connect(_watch, dispatch_uid="django_relay.hygiene")
 
 
-#: Which threads have ever had a session: the others have nothing to clean.
-_threads = threading.local()
-
-
 def _watch(sender: Any, connection: Any, **kwargs: Any) -> None:
-    _threads.connected = True
     if _note not in connection.execute_wrappers:
         connection.execute_wrappers.append(_note)
 
@@ -62,14 +55,14 @@ def _note(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
 
 def prepare() -> None:
     """Give the handler sessions that Django would give a request, and an empty query log."""
-    for connection in _opened():
+    for connection in connections.all(initialized_only=True):
         _renew(connection)
 
 
 def clean() -> list[str]:
     """Close what the handler left and return the aliases on which it left a transaction."""
     left = []
-    for connection in _opened():
+    for connection in connections.all(initialized_only=True):
         if _left_open(connection):
             left.append(connection.alias)
             discard(connection)
@@ -78,11 +71,6 @@ def clean() -> list[str]:
         else:
             _renew(connection)
     return left
-
-
-def _opened() -> Sequence[Any]:
-    known = getattr(_threads, "connected", False)
-    return connections.all(initialized_only=True) if known else []
 
 
 def _renew(connection: Any) -> None:

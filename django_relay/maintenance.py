@@ -28,6 +28,9 @@ logger = logging.getLogger("django_relay.worker")
 #: lease that nobody owns holds up its job, and who claims one job at a time behind it.
 ATTEND, MEND = 5.0, 10.0
 
+#: After a minute without a word, enqueues do not notify a worker any more.
+PRESENT = 30.0
+
 #: At most one line about an absent database in so many seconds.
 COMPLAIN = 5.0
 
@@ -146,7 +149,12 @@ class Maintenance(threading.Thread):
         if outlook.ready:
             self._wake()
         self._looked(outlook)
-        waits = [self._poll, outlook.next_due, outlook.next_end, 0.05 if self._late else None]
+        waits = [
+            min(self._poll, PRESENT),
+            outlook.next_due,
+            outlook.next_end,
+            0.05 if self._late else None,
+        ]
         # What is over and was left is locked by somebody: look again, but do not spin.
         return min(wait if wait > 0 else 0.05 for wait in waits if wait is not None)
 
@@ -167,6 +175,8 @@ class Maintenance(threading.Thread):
                     waiting=hungry and self._notify,
                 )
             self._attended, self._waiting = now, hungry
+            if self._hungry() and not hungry:
+                self.poke()  # a slot became free meanwhile, when nobody knew that it would be told
 
     def _do(self, outlook: Outlook) -> Outlook:
         """Do what is due and look again; leave alone what others have locked."""

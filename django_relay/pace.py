@@ -28,7 +28,7 @@ class Pace:
 
     def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch
-        self._average = 1.0
+        self._average, self._ran = 1.0, 0
         #: How long to keep from claiming since jobs went back last, in seconds; 0: none has.
         self._in_vain = 0.0
         self._not_before = 0.0
@@ -37,7 +37,8 @@ class Pace:
         """A handler has ended after so long."""
         if self._in_vain:
             self._in_vain = self._not_before = 0.0
-        self._average += (seconds - self._average) / 8
+        self._ran += 1
+        self._average += (seconds - self._average) / min(self._ran, 8)
 
     def fetched_in_vain(self) -> None:
         """Jobs had to go back that no slot began: fetch none ahead before a handler has ended, or a
@@ -70,8 +71,8 @@ class Pace:
 
     def gather(self, *, waiting: bool, looking: bool) -> float:
         """For how many seconds an ending may wait for others while handlers are short: as long as
-        one takes where jobs are ``waiting`` for a slot here, and not at all where the next claim,
-        for which we are ``looking``, may be sent."""
+        one takes where jobs are ``waiting`` for a slot here. Else until the next claim, if that may
+        bring anything: not at all where we are ``looking`` and may claim."""
         if self._average >= SHORT:
             return 0.0
         if waiting:

@@ -104,6 +104,7 @@ class Slots:
             # The first job of an async task: only its import could tell.
             self._hands.to_loop(hand)
             self._loop.call_soon_threadsafe(self._spawn, hand)
+            self.dispatch()  # those behind it are the loop's, too, as is known now
             return False
         execution.execute(self._attempt(hand), lambda outcome: self._conclude(hand, outcome))
         return self._heard

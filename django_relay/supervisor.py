@@ -108,9 +108,11 @@ class Supervisor:
             if child in (None, name):
                 nursling.say(message)
 
-    def wake(self, *, lanes: bool = False) -> None:
-        """Have the child, or lane, that runs the least look for jobs; it wakes the next."""
-        awake = [c for c in list(self._children.values()) if c.usable and c.lane is lanes]
+    def wake(self, *, lanes: bool = False, but: Nursling | None = None) -> None:
+        """Have the child, or lane, that runs the least look for jobs; it wakes the next: another,
+        though of what it has just claimed nothing may have begun."""
+        children = list(self._children.values())
+        awake = [c for c in children if c.usable and c.lane is lanes and c is not but]
         if awake:
             min(awake, key=lambda c: self.reports.count(c.name)).say({"kind": "wake"})
 
@@ -269,7 +271,7 @@ class Supervisor:
             if self._drain and child.idle:
                 self._maintenance.poke()
         elif kind == "more":
-            self.wake(lanes=message["alone"])
+            self.wake(lanes=message["alone"], but=child)
         elif kind == "lane":
             child.lane = True  # another takes its place
         elif kind == "ready":

@@ -55,6 +55,8 @@ class Quarantine:
         if only is not None:
             return ONLY, {"among": list(only)}
         now = time.monotonic()
+        # What stays out of it for as long as it was in is forgotten.
+        self._held = {key: held for key, held in self._held.items() if now < sum(held)}
         held = [job_id for job_id, (until, _) in self._held.items() if now < until]
         return (FREE, {"among": held}) if held else (EVERY, {})
 

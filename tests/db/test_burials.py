@@ -11,7 +11,7 @@ import pytest
 from django_relay import transitions
 from django_relay.connection import Bookkeeping
 from django_relay.heartbeat import Report
-from django_relay.maintenance import Dead, Identity, Maintenance
+from django_relay.maintenance import PRESENT, Dead, Identity, Maintenance
 from django_relay.transitions import Claimed
 from tests.rejecting import Reject
 
@@ -83,7 +83,7 @@ def test_a_job_whose_lease_ran_out_before_its_child_died_may_have_begun(
 def test_the_next_pass_comes_when_a_lease_ends_or_a_job_is_due(
     stage: Stage, maintenance: Maintenance
 ) -> None:
-    assert maintenance._pass() == 60.0
+    assert maintenance._pass() == PRESENT
     stage.enqueue(run_after=timedelta(seconds=30))
     assert maintenance._pass() <= 30.0
     stage.enqueue()
@@ -142,3 +142,20 @@ def test_maintenance_keeps_a_quarantine(
     for job_id in (lost, due, late, dead, bare):
         assert f"job {job_id} is passed over" in caplog.text
         assert not (stage.job(job_id) or {})["finished_at"]
+
+
+def test_a_slot_that_becomes_free_while_its_worker_says_that_none_is_has_it_say_so_anew(
+    maintenance: Maintenance,
+) -> None:
+    found = iter([False, True])
+    maintenance._hungry = lambda: next(found)
+    maintenance._attend(time.monotonic())
+    assert maintenance.saturated
+    assert maintenance._poked.is_set()
+
+
+def test_a_worker_that_looks_seldom_says_often_enough_that_it_is_there(
+    maintenance: Maintenance,
+) -> None:
+    maintenance._poll = 3600.0
+    assert maintenance._pass() <= PRESENT < 60

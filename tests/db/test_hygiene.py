@@ -91,3 +91,27 @@ def test_a_session_that_a_handler_changed_is_not_the_next_ones(kept: Stage, stat
 
 def test_a_session_that_nobody_changed_is_kept(kept: Stage) -> None:
     assert after(kept, lambda: _execute("SELECT 1")) == ([], True)
+
+
+def test_a_session_is_cleaned_though_making_it_went_wrong(kept: Stage) -> None:
+    def fails_once(**kwargs: object) -> None:
+        connection_created.disconnect(fails_once)
+        raise ValueError("once")
+
+    def runs() -> list[str]:
+        try:
+            hygiene.prepare()
+            with pytest.raises(ValueError, match="once"):
+                connection.ensure_connection()
+            connection.set_autocommit(False)
+            return hygiene.clean()
+        finally:
+            hygiene.leave_thread()
+
+    receivers = list(connection_created.receivers)
+    connection_created.receivers.clear()  # it comes before the one that watches
+    connection_created.connect(fails_once)
+    connection_created.receivers += receivers
+    connection_created.sender_receivers_cache.clear()
+    left: list[str] = kept.start(runs).result()
+    assert left == ["default"]

@@ -284,6 +284,8 @@ def test_quarantine_is_twice_as_long_each_time(stage: Stage) -> None:
     assert lengths == [10, 20, 40, 80, 160, 300, 300]
     until, seconds = rows._held[1]
     rows._held[1] = until - 2 * seconds, seconds
+    assert rows.among()[1] == {}
+    assert not rows._held, "it would be walked through for ever"
     rows.skip(1)
     assert rows._held[1][1] == 10
 

@@ -138,3 +138,4 @@ def test_a_claim_is_kept_although_the_second_one_for_the_rest_fails(
     monkeypatch.setattr(transitions, "claim", but_for_the_rest)
     books.keeper._turn()
     assert books.take().job.job_id == job_id
+    assert books.hands._look, "the rest is forgotten"

@@ -102,3 +102,28 @@ def test_sync_jobs_that_follow_async_ones_are_not_kept_from_free_slots(scene: Sc
     gate.touch()
     scene.succeeds(first, *others)
     after_check(scene, worker)
+
+
+def asleep() -> int:
+    """Return how many children have claimed in vain and nothing since."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND application_name LIKE 'django_relay slots %%' AND state = 'idle'"
+            " AND query LIKE '%%picked%%' AND state_change < clock_timestamp() - interval '1 s'"
+        )
+        number: int = cursor.fetchone()[0]
+        return number
+
+
+def test_one_call_as_large_as_the_worker_has_every_child_woken(scene: Scene) -> None:
+    """Nothing else wakes them: each has looked in vain, and the next look is far away."""
+    worker = scene.start("a", slots=4, processes=3, flags=["--poll", "60"])
+    wait_until(lambda: asleep() == 3, 20, what="three children have looked")
+    jobs = enqueue_many(tasks.rest, [[8]] * 12)
+    scene.succeeds(*jobs, within=60)
+    claimed = list(Event.objects.filter(kind="claimed").order_by("at").values_list("at", flat=True))
+    assert len(claimed) == 12
+    assert (claimed[11] - claimed[0]).total_seconds() < 7, "somebody slept"
+    assert worker.stop() == 0
+    after_check(scene)

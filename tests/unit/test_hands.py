@@ -8,6 +8,8 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from django_relay import outcomes
 from django_relay.context import boot_time
 from django_relay.hand import Hand
@@ -119,3 +121,60 @@ def test_a_child_with_something_in_hand_takes_no_job_that_runs_alone() -> None:
     taken(hands)
     wait_until(lambda: hands._pace.pause <= 0, 4, what="claims may be sent")
     assert hands.wanted()[0] == 0
+
+
+def with_one_ended(slots: int, seconds: float, jobs: int) -> tuple[Hands, list[Hand]]:
+    """A child after many jobs of so many seconds, with ``jobs`` in hand: one has ended, and the
+    others run as far as there are slots."""
+    hands = Hands(plan(slots=slots, async_slots=slots, prefetch=None), lambda path: False)
+    for _ in range(90):
+        hands._pace.ran(seconds)
+    given(hands, *[job() for _ in range(jobs)])
+    hands._pace._not_before = 0.0
+    running = [taken(hands) for _ in range(min(slots, jobs))]
+    hands.present(running[0], outcomes.succeeded("1"))
+    hands._oldest += 60  # as if it had been presented just now, for a minute
+    return hands, running
+
+
+def test_an_ending_that_waits_for_others_goes_with_a_claim_that_is_wanted() -> None:
+    hands, running = with_one_ended(slots=2, seconds=0.001, jobs=2)
+    assert not hands._to_send()
+    hands.wake()
+    assert hands.wanted(ending=1)[0] > 0
+    assert hands.wait() == running[:1]
+
+
+def test_a_slot_that_asks_what_became_of_its_job_has_the_ending_sent() -> None:
+    hands, running = with_one_ended(slots=2, seconds=0.01, jobs=2)
+    assert not hands._to_send()
+    threading.Thread(target=hands.answer, args=running[:1], daemon=True).start()
+    wait_until(lambda: hands._asking, 4, what="a slot asks")
+    assert hands.wait() == running[:1]
+
+
+def test_endings_go_when_as_many_have_ended_as_may_be_in_hand() -> None:
+    hands, _running = with_one_ended(slots=1, seconds=0.001, jobs=4)
+    sendable = []
+    for _ in range(2):
+        sendable.append(hands._to_send())
+        hands.present(taken(hands), outcomes.succeeded("1"))
+    assert [*sendable, hands._to_send()] == [False, False, True]
+    assert hands._backlog
+
+
+@pytest.mark.parametrize("looking", [False, True])
+def test_whether_something_may_be_ready_decides_how_long_an_ending_waits(
+    looking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands, _running = with_one_ended(slots=2, seconds=0.01, jobs=2)
+    asked: list[bool] = []
+
+    def gather(*, waiting: bool, looking: bool) -> float:
+        asked.append(looking)
+        return 1.0
+
+    monkeypatch.setattr(hands._pace, "gather", gather)
+    hands._look = looking
+    assert not hands._to_send()
+    assert asked == [looking]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from django_relay.pace import ABSTAIN, COALESCE, GATHER, MOMENT, Pace
@@ -55,5 +57,16 @@ def test_an_ending_goes_with_the_claim_that_waits_for_jobs_to_gather() -> None:
         pace.ran(0.01)
     pace.claimed(full=True)
     assert pace.gather(waiting=False, looking=True) == 0.0
-    pace.claimed(full=False)
+    pace._not_before = time.monotonic() + 60
     assert pace.gather(waiting=False, looking=True) == COALESCE
+
+
+def test_the_first_jobs_tell_at_once_how_long_they_take() -> None:
+    pace = Pace(None)
+    assert pace.ahead(4) == 0
+    pace.ran(0.01)
+    assert pace.ahead(4) == 4
+    for _ in range(20):
+        pace.ran(0.01)
+    pace.ran(0.9)
+    assert pace.ahead(4) == 0, "one long job among short ones"
