@@ -59,7 +59,8 @@ class Ear(threading.Thread):
     def _obey(self, message: dict[str, Any]) -> None:
         kind = message["kind"]
         if kind == "wake":
-            self._hands.wake()
+            if not self._hands.wake() and "tried" in message:
+                self._channel.post(kind="more", alone=message["alone"], tried=message["tried"])
         elif kind == "beat":
             self._hands.beat()
         elif kind == "lanes":

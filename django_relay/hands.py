@@ -18,7 +18,7 @@ from .context import Control
 from .hand import Hand
 from .messages import Plan
 from .outcomes import Outcome, released
-from .pace import GATHER, Pace
+from .pace import COALESCE, GATHER, Pace
 from .results import Past
 from .transitions import Claim, Settled
 
@@ -30,8 +30,7 @@ class Hands:
     """The jobs of one child, and how many more it wants.
 
     One lock and three conditions: for the bookkeeper; for sync slots, one of which is woken and
-    wakes the next if more waits; and for those who must know what became of an ending. A thread
-    woken for nothing costs more than a short job.
+    wakes the next; for who must know what became of an ending.
     """
 
     def __init__(self, plan: Plan, is_async: Callable[[str], bool]) -> None:
@@ -55,11 +54,12 @@ class Hands:
         self._finish_by: float | None = None
         self._supervised = time.monotonic()
 
-    def wake(self) -> None:
-        """Something may be ready: look when a slot is free."""
+    def wake(self) -> bool:
+        """Something may be ready: look when a slot is free. Return whether one is, by and large."""
         with self._lock:
             self._look = True
             self._books.notify()
+            return self.taking and self._room(0) > 0 and self._pause <= COALESCE
 
     def lanes(self, *, open: bool) -> None:
         """Whether this child may become a lane, by taking a job that must run alone."""

@@ -131,11 +131,14 @@ class Maintenance(threading.Thread):
         self._leave()
 
     def _leave(self) -> None:
-        try:
-            self._bury_dead()
-            transitions.leave(self.connection, self._identity.worker)
-        except psycopg.Error as error:
-            logger.warning("stopped without a good-bye: %s", logs.first_line(error))
+        for last in (False, True):  # the session may have been ended since the last pass
+            try:
+                self._bury_dead()
+                transitions.leave(self.connection, self._identity.worker)
+                break
+            except psycopg.Error as error:
+                if last:
+                    logger.warning("stopped without a good-bye: %s", logs.first_line(error))
         self.connection.close()
 
     def _pass(self) -> float:

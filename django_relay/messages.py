@@ -3,11 +3,12 @@
 A message has a ``kind``. Child to supervisor: ``ready``; ``begun`` (handlers start: for each the
 job, token, start on the monotonic clock, budget); ``ended`` (tokens it no longer holds); ``alive``
 (each second, and whether it is idle); ``more`` (more is ready than it took, of jobs that run beside
-others or alone: wake a sibling or a lane); ``lane`` (it has taken a job that runs alone); ``spent``
-(it has run its share and finishes); ``reload``.
-Supervisor to child: ``plan``; ``wake``; ``beat`` (it is not frozen); ``lanes`` (whether it may take
-a job that runs alone); ``renewed`` (what a renewal sent at this boot time found: tokens kept, asked
-to stop, gone); ``finish`` (grace in seconds).
+others or alone, or it was woken and has no room: wake a sibling or a lane, none of those tried);
+``lane`` (it has taken a job that runs alone); ``spent`` (it has run its share and finishes);
+``reload``.
+Supervisor to child: ``plan``; ``wake`` (and who was woken for the same); ``beat`` (it is not
+frozen); ``lanes`` (whether it may take a job that runs alone); ``renewed`` (what a renewal sent at
+this boot time found: tokens kept, asked to stop, gone); ``finish`` (grace in seconds).
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ import time
 
 #: Jobs are fetched ahead only while handlers take less than this on average, in seconds.
 SHORT = 0.1
+#: What handlers took so long ago says nothing of the next ones, in seconds.
+FRESH = 0.5
 #: The longest that an ending is kept back for others to join it, in seconds.
 GATHER = 0.02
 #: Handlers of less than this are over before anybody could tell them apart, in seconds.
@@ -28,7 +30,7 @@ class Pace:
 
     def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch
-        self._average, self._ran = 1.0, 0
+        self._average, self._ran, self._ran_at = 1.0, 0, 0.0
         #: How long to keep from claiming since jobs went back last, in seconds; 0: none has.
         self._in_vain = 0.0
         self._not_before = 0.0
@@ -37,7 +39,9 @@ class Pace:
         """A handler has ended after so long."""
         if self._in_vain:
             self._in_vain = self._not_before = 0.0
-        self._ran += 1
+        now = time.monotonic()
+        self._ran = 1 if now - self._ran_at > FRESH else self._ran + 1
+        self._ran_at = now
         self._average += (seconds - self._average) / min(self._ran, 8)
 
     def fetched_in_vain(self) -> None:
@@ -65,7 +69,7 @@ class Pace:
         return min(self._prefetch, slots)
 
     def _short(self, slots: int) -> int:
-        if self._average >= SHORT:
+        if self._average >= SHORT or time.monotonic() - self._ran_at > FRESH:
             return 0
         return max(slots, min(2 * slots, BATCH)) if self._average < MOMENT else slots
 

@@ -12,6 +12,7 @@ import logging
 import selectors
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,8 +56,7 @@ class Supervisor:
         self._drain = drain
         self._heartbeat_file = heartbeat_file
         self._children: dict[str, Nursling] = {}
-        self._number = 0
-        self._not_before = 0.0
+        self._number, self._not_before = 0, 0.0
         self.reports = Reports()
         self.outcomes: Counter[str] = Counter()
         self._interrupts = Interrupts()
@@ -92,12 +92,11 @@ class Supervisor:
 
     def _session(self, role: str, patience: float = float("inf")) -> Bookkeeping:
         # Patience shorter than a lease: a renewal lost in a silent network leaves time for another.
-        plan = self._plan
         return Bookkeeping(
-            plan.database,
-            pooled=plan.pooled,
-            patience=min(patience, plan.patience),
-            name=f"{role} {plan.worker}",
+            self._plan.database,
+            pooled=self._plan.pooled,
+            patience=min(patience, self._plan.patience),
+            name=f"{role} {self._plan.worker}",
         )
 
     # What the threads call -----------------------------------------------------------------------
@@ -108,13 +107,13 @@ class Supervisor:
             if child in (None, name):
                 nursling.say(message)
 
-    def wake(self, *, lanes: bool = False, but: Nursling | None = None) -> None:
-        """Have the child, or lane, that runs the least look for jobs; it wakes the next: another,
-        though of what it has just claimed nothing may have begun."""
-        children = list(self._children.values())
-        awake = [c for c in children if c.usable and c.lane is lanes and c is not but]
-        if awake:
-            min(awake, key=lambda c: self.reports.count(c.name)).say({"kind": "wake"})
+    def wake(self, *, lanes: bool = False, tried: Sequence[str] = ()) -> None:
+        """Have the child, or lane, that runs the least look for jobs, but for those that were
+        ``tried``. It has the next one woken if it finds many, or has no room."""
+        kin = [c for c in list(self._children.values()) if c.usable and c.lane is lanes]
+        if untried := [c for c in kin if c.name not in tried]:
+            least = min(untried, key=lambda c: self.reports.count(c.name))
+            least.say({"kind": "wake", "alone": lanes, "tried": [*tried, least.name]})
 
     def hungry(self) -> bool:
         """Whether a slot may be free somewhere; nobody knows which kind the next job is."""
@@ -217,7 +216,8 @@ class Supervisor:
         if now < self._not_before:
             return
         for _ in range(self._processes + len(lanes) - len(staying)):
-            self._spawn(self._plan)
+            if not self._interrupts.stop:
+                self._spawn(self._plan)
         if self._lanes.another(lanes):
             self._spawn(lane(self._plan))
         if self._lanes.changed(lanes):
@@ -271,7 +271,7 @@ class Supervisor:
             if self._drain and child.idle:
                 self._maintenance.poke()
         elif kind == "more":
-            self.wake(lanes=message["alone"], but=child)
+            self.wake(lanes=message["alone"], tried=message.get("tried", [child.name]))
         elif kind == "lane":
             child.lane = True  # another takes its place
         elif kind == "ready":

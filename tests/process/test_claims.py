@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from django.db import connection
 from django.db.models import Count
 
 from django_relay.models import Event, Lease
+from django_relay.pace import FRESH
 
 from . import tasks
 from .aftercheck import after_check
@@ -125,5 +127,29 @@ def test_one_call_as_large_as_the_worker_has_every_child_woken(scene: Scene) -> 
     claimed = list(Event.objects.filter(kind="claimed").order_by("at").values_list("at", flat=True))
     assert len(claimed) == 12
     assert (claimed[11] - claimed[0]).total_seconds() < 7, "somebody slept"
+    assert worker.stop() == 0
+    after_check(scene)
+
+
+def test_a_child_that_is_woken_and_has_no_room_has_another_one_woken(scene: Scene) -> None:
+    """The one with the sync job runs the fewest in the end, and may claim nothing."""
+    flags = ["--async-slots", "5", "--poll", "60"]
+    worker = scene.start("a", slots=1, processes=2, flags=flags)
+    wait_until(lambda: asleep() == 2, 20, what="two children have looked")
+    scene.begun(enqueue(tasks.rest, 20))
+    for _ in range(4):
+        scene.begun(enqueue(tasks.rest_async, 15), within=8)
+    assert worker.stop(40) == 0
+    after_check(scene)
+
+
+def test_long_jobs_after_a_pause_are_not_taken_for_short_ones(scene: Scene) -> None:
+    worker = scene.start("a", slots=2, processes=3)
+    scene.succeeds(*enqueue_many(tasks.noop, [[]] * 100))
+    time.sleep(2 * FRESH)
+    jobs = enqueue_many(tasks.rest, [[3]] * 6)
+    scene.succeeds(*jobs)
+    for job_id in jobs:
+        assert scene.kinds(job_id) == ["enqueued", "claimed", "succeeded"]
     assert worker.stop() == 0
     after_check(scene)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from django_relay.pace import ABSTAIN, COALESCE, GATHER, MOMENT, Pace
+from django_relay.pace import ABSTAIN, COALESCE, FRESH, GATHER, MOMENT, Pace
 
 
 def test_jobs_that_go_back_again_and_again_make_a_child_wait_longer_each_time() -> None:
@@ -70,3 +70,17 @@ def test_the_first_jobs_tell_at_once_how_long_they_take() -> None:
         pace.ran(0.01)
     pace.ran(0.9)
     assert pace.ahead(4) == 0, "one long job among short ones"
+
+
+def test_what_handlers_took_a_while_ago_says_nothing_of_the_next_ones() -> None:
+    pace = Pace(None)
+    for _ in range(90):
+        pace.ran(0.001)
+    assert pace.ahead(4) == 8
+    pace._ran_at -= 2 * FRESH
+    assert pace.ahead(4) == 0
+    pace.ran(0.05)
+    assert pace.ahead(4) == 4
+    pace._ran_at -= 2 * FRESH
+    pace.ran(3.0)
+    assert pace.ahead(4) == 0, "the new one counts alone"

@@ -37,14 +37,14 @@ REMIND = 60.0
 PATIENCE = 10.0
 
 
-def _number(kind: type[int] | type[float], lowest: float) -> Any:
+def _number(kind: type[int] | type[float], lowest: float, most: float = 10**9) -> Any:
     def parse(text: str) -> int | float:
         try:
             value = kind(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
-        if not lowest <= value < 10**9:
-            raise argparse.ArgumentTypeError(f"{text} is too small or too large (from {lowest})")
+        if not lowest <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not from {lowest} to {most}")
         return value
 
     return parse
@@ -61,14 +61,23 @@ class Command(BaseCommand):
         add = parser.add_argument
         add("--backend", default="default", help="alias in TASKS (default: %(default)s)")
         add("--queues", help="comma-separated names (default: all of the backend's)")
-        add("--processes", type=_number(int, 1), default=1, help="children (default: %(default)s)")
+        add(
+            "--processes",
+            type=_number(int, 1, 1000),
+            default=1,
+            help="children (default: %(default)s)",
+        )
         add(
             "--slots",
-            type=_number(int, 1),
+            type=_number(int, 1, 1000),
             default=4,
             help="sync jobs at once in each child (default: %(default)s)",
         )
-        add("--async-slots", type=_number(int, 1), help="async jobs at once (default: as --slots)")
+        add(
+            "--async-slots",
+            type=_number(int, 1, 10_000),
+            help="async jobs at once (default: as --slots)",
+        )
         add("--prefetch", help="jobs held beyond the free slots: auto, or a number up to --slots")
         add("--poll", type=_number(float, 0.01), help="seconds between looks when nothing is heard")
         add("--lease", type=_number(float, 0.5), help="seconds a claim holds without a renewal")
@@ -171,8 +180,8 @@ def _prefetch(given: str | None, default: int | str) -> int | None:
         number = int(value)
     except ValueError:
         number = -1
-    if number < 0:
-        raise CommandError(f"--prefetch {value}: use auto, or a number from 0 up.")
+    if not 0 <= number <= 1000:
+        raise CommandError(f"--prefetch {value}: use auto, or a number from 0 to 1000.")
     return number
 
 
