@@ -159,3 +159,14 @@ def test_a_worker_that_looks_seldom_says_often_enough_that_it_is_there(
 ) -> None:
     maintenance._poll = 3600.0
     assert maintenance._pass() <= PRESENT < 60
+
+
+def test_a_worker_whose_session_was_ended_says_good_bye_on_another(
+    stage: Stage, maintenance: Maintenance
+) -> None:
+    maintenance._pass()
+    pid = maintenance.connection.session().info.backend_pid
+    stage.db.execute("SELECT pg_terminate_backend(%s)", [pid])
+    maintenance._leave()
+    found = stage.db.execute("SELECT waiting, stopped_at IS NOT NULL FROM django_relay_worker")
+    assert found.fetchall() == [(False, True)]
