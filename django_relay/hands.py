@@ -55,7 +55,7 @@ class Hands:
         self._supervised = time.monotonic()
 
     def wake(self) -> bool:
-        """Something may be ready: look when a slot is free. Return whether one is, by and large."""
+        """Something may be ready: look when a slot is free. Return whether one is, in a moment."""
         with self._lock:
             self._look = True
             self._books.notify()
