@@ -16,6 +16,8 @@ FRESH = 0.5
 GATHER = 0.02
 #: Handlers of less than this are over before anybody could tell them apart, in seconds.
 MOMENT = 0.005
+#: Of handlers of less than this twice as many are fetched ahead while claims come back full.
+QUICK = 0.02
 #: A statement that moves fewer jobs costs the server more for itself than for them.
 BATCH = 16
 #: After a claim that came back short, the next one waits this long, in seconds.
@@ -26,11 +28,13 @@ ABSTAIN = 4.0
 
 class Pace:
     """The pace of one child. ``prefetch`` is how many jobs to fetch ahead, or None for as many as
-    there are slots while jobs are short; of jobs of a moment, twice as many for few slots."""
+    there are slots while jobs are short; for few slots twice as many, of jobs of a moment, and of
+    quick ones while more are ready than were asked for."""
 
     def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch
         self._average, self._ran, self._ran_at = 1.0, 0, 0.0
+        self._full = False
         #: How long to keep from claiming since jobs went back last, in seconds; 0: none has.
         self._in_vain = 0.0
         self._not_before = 0.0
@@ -53,6 +57,7 @@ class Pace:
 
     def claimed(self, *, full: bool) -> None:
         """A claim was answered; after a short one, jobs that come one by one are let gather."""
+        self._full = full
         self._not_before = 0.0 if full else time.monotonic() + COALESCE
 
     @property
@@ -71,7 +76,8 @@ class Pace:
     def _short(self, slots: int) -> int:
         if self._average >= SHORT or time.monotonic() - self._ran_at > FRESH:
             return 0
-        return max(slots, min(2 * slots, BATCH)) if self._average < MOMENT else slots
+        twice = self._average < (QUICK if self._full else MOMENT)
+        return max(slots, min(2 * slots, BATCH)) if twice else slots
 
     def gather(self, *, waiting: bool, looking: bool) -> float:
         """For how many seconds an ending may wait for others while handlers are short: as long as

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from django_relay.pace import ABSTAIN, COALESCE, FRESH, GATHER, MOMENT, Pace
+from django_relay.pace import ABSTAIN, COALESCE, FRESH, GATHER, MOMENT, QUICK, Pace
 
 
 def test_jobs_that_go_back_again_and_again_make_a_child_wait_longer_each_time() -> None:
@@ -70,6 +70,29 @@ def test_the_first_jobs_tell_at_once_how_long_they_take() -> None:
         pace.ran(0.01)
     pace.ran(0.9)
     assert pace.ahead(4) == 0, "one long job among short ones"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "full", "ahead"),
+    [
+        (MOMENT / 2, False, 8),
+        (MOMENT / 2, True, 8),
+        (QUICK / 2, False, 4),
+        (QUICK / 2, True, 8),
+        (QUICK * 2, True, 4),
+    ],
+)
+def test_twice_as_many_are_fetched_ahead_of_jobs_that_leave_none_for_others_waiting(
+    seconds: float, full: bool, ahead: int
+) -> None:
+    pace = Pace(None)
+    pace.ran(seconds)
+    pace.claimed(full=full)
+    assert pace.ahead(4) == ahead
+    pace.claimed(full=not full)
+    pace.claimed(full=full)
+    assert pace.ahead(4) == ahead, "the last claim counts"
+    assert pace.ahead(20) == 20, "many slots hold enough"
 
 
 def test_what_handlers_took_a_while_ago_says_nothing_of_the_next_ones() -> None:
