@@ -58,14 +58,16 @@ class Capacity:
         return self._busy[True] < self._slots[True]
 
     def most(self, pace: Pace) -> int:
-        """How many jobs may be in hand, running and fetched ahead, while all slots of a kind run:
-        when so many have ended, no other can join them."""
+        """How many jobs may be in hand, running and fetched ahead, while the scarcer kind of slots
+        run: when so many have ended, they need not wait for others."""
         return self.width + pace.ahead(self.width)
 
-    def room(self, pace: Pace, *, held: int) -> int:
-        """How many more jobs may be claimed, when so many are ``held`` that do not run: the free
-        slots and what may be fetched ahead, less those."""
+    def room(self, pace: Pace, *, waiting: int, ending: int) -> int:
+        """How many more jobs to claim: the free slots and what may be fetched ahead, less those in
+        hand that do not run, ``waiting`` for a slot or ``ending``."""
         free = self._slots[True] - self._busy[True]
         if self.width == self._scarcer:
             free = min(free, self._slots[False] - self._busy[False])
-        return max(min(free, self.width), 0) + pace.ahead(self.width) - held
+        room = max(min(free, self.width), 0) + pace.ahead(self.width) - waiting - ending
+        # While jobs wait for a slot, not for a few: a claim costs nearly the same for more.
+        return 0 if waiting and room * 2 < self.width else max(room, 0)

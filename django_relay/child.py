@@ -41,7 +41,7 @@ logger = logging.getLogger("django_relay.worker")
 ABSENT = (psycopg.Error, DatabaseError)
 #: At most one line about an absent database in so many seconds.
 COMPLAIN = 5.0
-#: While claims come back full, the others hear so once in so many seconds.
+#: While claims come back full, the others hear so once in so many seconds, or a little later.
 MORE = 0.1
 
 
@@ -200,8 +200,8 @@ class Bookkeeper:
 
     def say_unsaid(self) -> None:
         """Say what was kept for later, when it is later; safe from any thread."""
-        if self._unsaid is not None and time.monotonic() >= self._more_at:
-            self._say_more(alone=self._unsaid)
+        if (alone := self._unsaid) is not None and time.monotonic() >= self._more_at:
+            self._say_more(alone=alone)
 
     def _rest(self, claim: transitions.Claim, wanted: int, *, alone: bool) -> transitions.Claim:
         """Claim what a claim by the heads of the queues has left, where it came back short."""

@@ -47,7 +47,7 @@ class Hands:
         self._endings: list[Hand] = []
         self._oldest = self._asleep_until = 0.0
         self._listening = self._asking = 0
-        self._look, self._suspects = True, False
+        self._look, self._suspects, self._asked = True, False, False
         self._lane, self._lanes_open = plan.lane, True
         self._alone: Hand | None = None
         self._begun = self._ending = 0
@@ -144,13 +144,11 @@ class Hands:
                 return int(self._look and self.empty), True
             if not self._look:
                 return int(self._suspects and self._lanes_open and self.empty), True
-            room = max(self._room(ending), 0)
-            # While jobs wait for a slot, not for a few: a claim costs nearly the same for more.
-            return (0 if self._backlog and room * 2 < self._capacity.width else room), False
+            return self._room(ending), False
 
     def looking(self) -> None:
         """A claim is on its way; what becomes ready from now on is looked for again."""
-        self._look = self._suspects = False
+        self._look, self._suspects, self._asked = False, False, True
 
     def add(
         self, claim: Claim, *, asked: float, wanted: int, alone: bool, pasts: dict[int, Past]
@@ -167,7 +165,7 @@ class Hands:
                 self._backlog.append(hand)
                 if alone:
                     self._alone, self._lane = hand, True
-            full = len(claim.jobs) >= wanted
+            full, self._asked = len(claim.jobs) >= wanted, False
             self._capacity.came((self._is_async(job.task) for job in claim.jobs), full=full)
             self._look = self._look or full
             self._suspects = claim.suspects and not alone
@@ -221,8 +219,9 @@ class Hands:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is in hand and the last look found nothing."""
-        return self.empty and not self._look and not (self._suspects and self._lanes_open)
+        """Whether nothing is in hand or on its way, and the last look found nothing."""
+        looking = self._look or self._asked or (self._suspects and self._lanes_open)
+        return self.empty and not looking
 
     @property
     def done(self) -> bool:
@@ -263,6 +262,7 @@ class Hands:
                 self._capacity.end(on_loop=False)
                 self._capacity.begin(on_loop=True)
             hand.on_loop = True
+            self._books.notify()  # a slot is free
 
     def present(self, hand: Hand, outcome: Outcome) -> None:
         """Hand in an outcome; ``send`` follows. The first counts: what was given back stays so."""
@@ -316,5 +316,5 @@ class Hands:
     def _room(self, ending: int) -> int:
         """How many more jobs to claim: for the slots and ahead, and not beyond ``--max-jobs``."""
         waiting, limit = len(self._backlog), self._plan.max_jobs
-        room = self._capacity.room(self._pace, held=waiting + self._ending - ending)
-        return room if limit is None else min(room, limit - self._begun - waiting)
+        room = self._capacity.room(self._pace, waiting=waiting, ending=self._ending - ending)
+        return room if limit is None else max(min(room, limit - self._begun - waiting), 0)

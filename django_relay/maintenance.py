@@ -28,7 +28,8 @@ logger = logging.getLogger("django_relay.worker")
 #: lease that nobody owns holds up its job, and who claims one job at a time behind it.
 ATTEND, MEND = 5.0, 10.0
 
-#: After a minute without a word, enqueues do not notify a worker any more.
+#: However long the poll, look after so many seconds: after a minute without a word, enqueues do not
+#: notify a worker any more.
 PRESENT = 30.0
 
 #: At most one line about an absent database in so many seconds.

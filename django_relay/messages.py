@@ -119,8 +119,9 @@ class Channel:
         return [json.loads(line) for line in lines]
 
     def close(self) -> None:
-        """Close this end."""
-        with contextlib.suppress(OSError):
+        """Close this end; not while another thread sends, whose bytes would go to who is given the
+        descriptor next."""
+        with self._lock, contextlib.suppress(OSError):
             self._sock.close()
 
 
@@ -141,7 +142,7 @@ _AT_ONCE = socket.MSG_DONTWAIT | getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 def _send_now(sock: socket.socket, data: bytes) -> int:
-    """Return how many bytes went; raise the OSError that ``sock.send`` would."""
+    """Return how many bytes went; raise OSError where none could go, for now or for good."""
     sent: int = _send(sock.fileno(), data, len(data), _AT_ONCE)
     if sent < 0:
         error = ctypes.get_errno()

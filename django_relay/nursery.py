@@ -25,6 +25,13 @@ _START = (
 )
 
 
+#: Who has said nothing for so long may not hear either, in seconds: each says that it lives once a
+#: second, but for those whose handler keeps the interpreter to itself.
+MUTE = 1.5
+#: What is said once. Other messages are said again, so that who does not read them misses nothing.
+ORDERS = {"finish", "lanes"}
+
+
 @dataclass(slots=True, eq=False)
 class Nursling:
     """One child process as its supervisor knows it."""
@@ -47,9 +54,14 @@ class Nursling:
         return self.ready and not (self.leaving or self.stopped or self.closed)
 
     def say(self, message: Message) -> None:
-        """Say something without waiting; a child that has stopped reading hears less."""
-        if not self.closed and not self.channel.clogged:
+        """Say something without waiting; a child that has stopped reading hears orders alone."""
+        if not self.closed and (message["kind"] in ORDERS or not self.channel.clogged):
             self.channel.post(**message)
+
+    @property
+    def mute(self) -> bool:
+        """Whether it may not hear."""
+        return self.silent_for(time.monotonic()) > MUTE
 
     def kill(self) -> None:
         """Kill it, whatever it does."""

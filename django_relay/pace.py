@@ -81,8 +81,8 @@ class Pace:
 
     def gather(self, *, waiting: bool, looking: bool) -> float:
         """For how many seconds an ending may wait for others while handlers are short: as long as
-        one takes where jobs are ``waiting`` for a slot here. Else until the next claim, if that may
-        bring anything: not at all where we are ``looking`` and may claim."""
+        one takes where jobs are ``waiting`` for a slot here. Else until a claim may come, though
+        not at all where we are ``looking`` and may claim; of jobs of a moment as long as those."""
         if self._average >= SHORT:
             return 0.0
         if waiting:

@@ -28,6 +28,9 @@ from .states import FINAL
 
 logger = logging.getLogger("django_relay.worker")
 
+#: So many jobs are reported in one message: whole, it is read at once even after our death.
+REPORT = 500
+
 
 class Slots:
     """Runs the jobs of ``hands`` until the process ends."""
@@ -95,6 +98,8 @@ class Slots:
         """Run one job here; return whether its end is still to be told."""
         self._report([hand])
         self._hands.send()
+        if hand.outcome is not None:  # a stop without grace has given it back meanwhile
+            return False
         try:
             execution.find(hand.job.task)
             on_loop = execution.is_async(hand.job.task)
@@ -116,7 +121,8 @@ class Slots:
         if hands:
             self._report(hands)
             for hand in hands:
-                self._spawn(hand)
+                if hand.outcome is None:
+                    self._spawn(hand)
 
     def _spawn(self, hand: Hand) -> None:
         attempt = self._run_async(hand)
@@ -180,7 +186,8 @@ class Slots:
         """Tell the supervisor before the handlers start: from here on it renews the leases."""
         begun = [[hand.job.job_id, hand.job.token, hand.began, None] for hand in hands]
         try:
-            self._channel.send(kind="begun", jobs=begun)
+            for start in range(0, len(begun), REPORT):
+                self._channel.send(kind="begun", jobs=begun[start : start + REPORT])
         except OSError:
             os._exit(0)  # the supervisor has gone: nothing begins under a lease nobody renews
         for hand in hands:

@@ -108,11 +108,11 @@ class Supervisor:
                 nursling.say(message)
 
     def wake(self, *, lanes: bool = False, tried: Sequence[str] = ()) -> None:
-        """Have the child, or lane, that runs the least look for jobs, but for those that were
-        ``tried``. It has the next one woken if it finds many, or has no room."""
+        """Have the child, or lane, that hears and runs the least look for jobs, but for those that
+        were ``tried``. It has the next one woken if it finds many, or has no room."""
         kin = [c for c in list(self._children.values()) if c.usable and c.lane is lanes]
         if untried := [c for c in kin if c.name not in tried]:
-            least = min(untried, key=lambda c: self.reports.count(c.name))
+            least = min(untried, key=lambda c: (c.mute, self.reports.count(c.name)))
             least.say({"kind": "wake", "alone": lanes, "tried": [*tried, least.name]})
 
     def hungry(self) -> bool:

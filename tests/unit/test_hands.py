@@ -178,3 +178,50 @@ def test_whether_something_may_be_ready_decides_how_long_an_ending_waits(
     hands._look = looking
     assert not hands._to_send()
     assert asked == [looking]
+
+
+def test_a_child_is_not_idle_while_a_claim_is_under_way() -> None:
+    hands = Hands(plan(), lambda path: False)
+    given(hands)
+    assert hands.idle
+    hands.wake()
+    hands.looking()
+    assert not hands.idle, "what it brings may have committed already"
+    given(hands)
+    assert hands.idle
+
+
+def test_a_slot_that_gives_its_job_to_the_loop_wakes_the_sleeping_bookkeeper() -> None:
+    found: set[str] = set()
+    hands = Hands(plan(), found.__contains__)
+    given(hands, job(), job())
+    first, second = taken(hands), taken(hands)
+    hands.wake()
+    wait_until(lambda: hands._pace.pause <= 0, 4, what="claims may be sent")
+    assert hands.wanted()[0] == 0
+    woken: list[float] = []
+
+    def keep_books() -> None:
+        hands.wait()
+        woken.append(time.monotonic())
+
+    books = threading.Thread(target=keep_books, daemon=True)
+    books.start()
+    while not hands._asleep_until:
+        time.sleep(0.001)
+    found.add("a.b")
+    given_up = time.monotonic()
+    hands.to_loop(first)
+    hands.to_loop(second)
+    books.join(4.0)
+    assert woken[0] - given_up < 0.5, "it slept on until the next look"
+
+
+def test_a_woken_child_says_that_it_has_room_only_if_it_will_claim() -> None:
+    hands = Hands(plan(slots=4, async_slots=4, prefetch=None), lambda path: True)
+    hands._pace.ran(0.01)
+    given(hands, *(job() for _ in range(7)))
+    assert len(hands.take_all()) == 4
+    wait_until(lambda: hands._pace.pause <= 0, 4, what="claims may be sent")
+    assert not hands.wake()
+    assert hands.wanted() == (0, False)
