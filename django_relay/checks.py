@@ -94,7 +94,7 @@ def _check_database(where: str, options: Options) -> Iterator[CheckMessage]:
         yield _error(
             "E004",
             f"{where}: Django uses psycopg2, and RelayBackend needs psycopg 3.",
-            "pip install 'psycopg[binary]>=3.2'; Django prefers it as soon as it is there.",
+            "pip install 'psycopg[binary]>=3.2.4'; Django prefers it as soon as it is there.",
         )
 
 
