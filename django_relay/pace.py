@@ -16,7 +16,7 @@ FRESH = 0.5
 GATHER = 0.02
 #: Handlers of less than this are over before anybody could tell them apart, in seconds.
 MOMENT = 0.005
-#: Of handlers of less than this twice as many are fetched ahead while claims come back full.
+#: Of handlers of less than this twice as many are fetched ahead, in seconds.
 QUICK = 0.02
 #: A statement that moves fewer jobs costs the server more for itself than for them.
 BATCH = 16
@@ -28,13 +28,14 @@ ABSTAIN = 4.0
 
 class Pace:
     """The pace of one child. ``prefetch`` is how many jobs to fetch ahead, or None for as many as
-    there are slots while jobs are short; for few slots twice as many, of jobs of a moment, and of
-    quick ones while more are ready than were asked for."""
+    there are slots, for few slots twice as many of quick ones: while jobs are short, and the last
+    claim came back full. Where it found fewer, others may have free slots; and so they may until a
+    handler has ended since: what it brought may be long, or the next is another child's."""
 
     def __init__(self, prefetch: int | None) -> None:
         self._prefetch = prefetch
         self._average, self._ran, self._ran_at = 1.0, 0, 0.0
-        self._full = False
+        self._full = self._ended = False
         #: How long to keep from claiming since jobs went back last, in seconds; 0: none has.
         self._in_vain = 0.0
         self._not_before = 0.0
@@ -43,7 +44,7 @@ class Pace:
         """A handler has ended after so long."""
         if self._in_vain:
             self._in_vain = self._not_before = 0.0
-        now = time.monotonic()
+        now, self._ended = time.monotonic(), True
         self._ran = 1 if now - self._ran_at > FRESH else self._ran + 1
         self._ran_at = now
         self._average += (seconds - self._average) / min(self._ran, 8)
@@ -57,7 +58,7 @@ class Pace:
 
     def claimed(self, *, full: bool) -> None:
         """A claim was answered; after a short one, jobs that come one by one are let gather."""
-        self._full = full
+        self._full, self._ended = full, False
         self._not_before = 0.0 if full else time.monotonic() + COALESCE
 
     @property
@@ -74,10 +75,10 @@ class Pace:
         return min(self._prefetch, slots)
 
     def _short(self, slots: int) -> int:
-        if self._average >= SHORT or time.monotonic() - self._ran_at > FRESH:
+        sure = self._full and self._ended and time.monotonic() - self._ran_at <= FRESH
+        if not sure or self._average >= SHORT:
             return 0
-        twice = self._average < (QUICK if self._full else MOMENT)
-        return max(slots, min(2 * slots, BATCH)) if twice else slots
+        return max(slots, min(2 * slots, BATCH)) if self._average < QUICK else slots
 
     def gather(self, *, waiting: bool, looking: bool) -> float:
         """For how many seconds an ending may wait for others while handlers are short: as long as

@@ -143,6 +143,20 @@ def test_a_child_that_is_woken_and_has_no_room_has_another_one_woken(scene: Scen
     after_check(scene)
 
 
+def test_long_jobs_right_behind_short_ones_go_to_the_free_slots_of_both_children(
+    scene: Scene,
+) -> None:
+    """What one child had taken ahead would go back after a second."""
+    worker = scene.start("a", slots=2, processes=2)
+    scene.succeeds(*(enqueue(tasks.noop) for _ in range(30)))
+    jobs = enqueue_many(tasks.rest, [[3]] * 4)
+    scene.succeeds(*jobs)
+    for job_id in jobs:
+        assert scene.kinds(job_id) == ["enqueued", "claimed", "succeeded"]
+    assert worker.stop() == 0
+    after_check(scene)
+
+
 def test_long_jobs_after_a_pause_are_not_taken_for_short_ones(scene: Scene) -> None:
     worker = scene.start("a", slots=2, processes=3)
     scene.succeeds(*enqueue_many(tasks.noop, [[]] * 100))

@@ -14,8 +14,9 @@ from .test_hands import plan
 SYNC, ASYNC = False, True
 
 
-def short_jobs(prefetch: int | None, *, seconds: float = 0.01) -> Pace:
+def short_jobs(prefetch: int | None, *, seconds: float = 0.03) -> Pace:
     pace = Pace(prefetch)
+    pace.claimed(full=True)
     for _ in range(90):
         pace.ran(seconds)
     return pace

@@ -130,7 +130,7 @@ def with_one_ended(slots: int, seconds: float, jobs: int) -> tuple[Hands, list[H
     for _ in range(90):
         hands._pace.ran(seconds)
     given(hands, *[job() for _ in range(jobs)])
-    hands._pace._not_before = 0.0
+    hands._pace.claimed(full=True)
     running = [taken(hands) for _ in range(min(slots, jobs))]
     hands.present(running[0], outcomes.succeeded("1"))
     hands._oldest += 60  # as if it had been presented just now, for a minute
@@ -218,8 +218,7 @@ def test_a_slot_that_gives_its_job_to_the_loop_wakes_the_sleeping_bookkeeper() -
 
 
 def test_a_woken_child_says_that_it_has_room_only_if_it_will_claim() -> None:
-    hands = Hands(plan(slots=4, async_slots=4, prefetch=None), lambda path: True)
-    hands._pace.ran(0.01)
+    hands = Hands(plan(slots=4, async_slots=4, prefetch=4), lambda path: True)
     given(hands, *(job() for _ in range(7)))
     assert len(hands.take_all()) == 4
     wait_until(lambda: hands._pace.pause <= 0, 4, what="claims may be sent")

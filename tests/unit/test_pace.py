@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from django_relay.pace import ABSTAIN, COALESCE, FRESH, GATHER, MOMENT, QUICK, Pace
+from django_relay.pace import ABSTAIN, COALESCE, FRESH, GATHER, MOMENT, QUICK, SHORT, Pace
 
 
 def test_jobs_that_go_back_again_and_again_make_a_child_wait_longer_each_time() -> None:
@@ -63,40 +63,39 @@ def test_an_ending_goes_with_the_claim_that_waits_for_jobs_to_gather() -> None:
 
 def test_the_first_jobs_tell_at_once_how_long_they_take() -> None:
     pace = Pace(None)
+    pace.claimed(full=True)
     assert pace.ahead(4) == 0
-    pace.ran(0.01)
+    pace.ran(0.03)
     assert pace.ahead(4) == 4
     for _ in range(20):
-        pace.ran(0.01)
+        pace.ran(0.03)
     pace.ran(0.9)
     assert pace.ahead(4) == 0, "one long job among short ones"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "full", "ahead"),
-    [
-        (MOMENT / 2, False, 8),
-        (MOMENT / 2, True, 8),
-        (QUICK / 2, False, 4),
-        (QUICK / 2, True, 8),
-        (QUICK * 2, True, 4),
-    ],
+    ("seconds", "ahead"), [(MOMENT / 2, 8), (QUICK / 2, 8), (QUICK * 2, 4), (SHORT * 2, 0)]
 )
-def test_twice_as_many_are_fetched_ahead_of_jobs_that_leave_none_for_others_waiting(
-    seconds: float, full: bool, ahead: int
+def test_jobs_are_fetched_ahead_only_while_no_slot_elsewhere_can_want_them(
+    seconds: float, ahead: int
 ) -> None:
     pace = Pace(None)
+    pace.claimed(full=True)
     pace.ran(seconds)
-    pace.claimed(full=full)
     assert pace.ahead(4) == ahead
-    pace.claimed(full=not full)
-    pace.claimed(full=full)
-    assert pace.ahead(4) == ahead, "the last claim counts"
-    assert pace.ahead(20) == 20, "many slots hold enough"
+    assert pace.ahead(20) == (20 if ahead else 0), "many slots hold enough"
+    pace.claimed(full=True)
+    assert pace.ahead(4) == 0, "what has come now may be long, and others may have free slots"
+    pace.ran(seconds)
+    assert pace.ahead(4) == ahead
+    pace.claimed(full=False)
+    pace.ran(seconds)
+    assert pace.ahead(4) == 0, "others may have free slots"
 
 
 def test_what_handlers_took_a_while_ago_says_nothing_of_the_next_ones() -> None:
     pace = Pace(None)
+    pace.claimed(full=True)
     for _ in range(90):
         pace.ran(0.001)
     assert pace.ahead(4) == 8
