@@ -125,7 +125,7 @@ class Bookkeeper:
 
     def _both(self, endings: list[Hand], wanted: int) -> None:
         asked = boot_time()
-        self._hands.looking()
+        self._hands.looking(wanted)
         try:
             answers, claim = transitions.turn(
                 self.connection, [hand.ending for hand in endings], wanted, **self._whose
@@ -147,7 +147,7 @@ class Bookkeeper:
 
     def _claim(self, wanted: int, *, alone: bool) -> None:
         asked = boot_time()
-        self._hands.looking()
+        self._hands.looking(wanted)
         try:
             claim = transitions.claim(self.connection, wanted, alone=alone, **self._whose)
         except ABSENT:
@@ -182,7 +182,7 @@ class Bookkeeper:
             self._hands.wake()
         if alone and claim.jobs and not self._plan.lane:
             self._channel.post(kind="lane")
-        if len(claim.jobs) >= wanted:
+        if len(claim.jobs) >= wanted or claim.unseen:
             self._say_more(alone=alone)
             return
         self._more_at, self._unsaid = 0.0, None

@@ -46,20 +46,19 @@ class Hands:
         self._running: dict[str, Hand] = {}
         self._endings: list[Hand] = []
         self._oldest = self._asleep_until = 0.0
-        self._listening = self._asking = 0
-        self._look, self._suspects, self._asked = True, False, False
+        self._listening = self._asking = self._begun = self._ending = 0
+        self._look, self._suspects, self._asked = True, False, 0
         self._lane, self._lanes_open = plan.lane, True
         self._alone: Hand | None = None
-        self._begun = self._ending = 0
         self._finish_by: float | None = None
         self._supervised = time.monotonic()
 
     def wake(self) -> bool:
-        """Something may be ready: look when a slot is free. Return whether one is, in a moment."""
+        """Something may be ready: look when there is room, and tell if any is not yet asked for."""
         with self._lock:
             self._look = True
             self._books.notify()
-            return self.taking and self._room(0) > 0 and self._pause <= COALESCE
+            return self.taking and self._room(0) > self._asked and self._pause <= COALESCE
 
     def lanes(self, *, open: bool) -> None:
         """Whether this child may become a lane, by taking a job that must run alone."""
@@ -146,9 +145,10 @@ class Hands:
                 return int(self._suspects and self._lanes_open and self.empty), True
             return self._room(ending), False
 
-    def looking(self) -> None:
+    def looking(self, wanted: int) -> None:
         """A claim is on its way; what becomes ready from now on is looked for again."""
-        self._look, self._suspects, self._asked = False, False, True
+        with self._lock:
+            self._look, self._suspects, self._asked = False, False, wanted
 
     def add(
         self, claim: Claim, *, asked: float, wanted: int, alone: bool, pasts: dict[int, Past]
@@ -157,15 +157,14 @@ class Hands:
 
         A full answer means that there may be more. Return whether something waits for the loop.
         """
-        now = time.monotonic()
         with self._lock:
             for job in claim.jobs:
                 control = Control(expires=asked + self._plan.lease)
-                hand = Hand(job, control, pasts.get(job.job_id, Past()), now)
+                hand = Hand(job, control, pasts.get(job.job_id, Past()), time.monotonic())
                 self._backlog.append(hand)
                 if alone:
                     self._alone, self._lane = hand, True
-            full, self._asked = len(claim.jobs) >= wanted, False
+            full, self._asked = len(claim.jobs) >= wanted, 0
             self._capacity.came((self._is_async(job.task) for job in claim.jobs), full=full)
             self._look = self._look or full
             self._suspects = claim.suspects and not alone
@@ -220,8 +219,9 @@ class Hands:
     @property
     def idle(self) -> bool:
         """Whether nothing is in hand or on its way, and the last look found nothing."""
-        looking = self._look or self._asked or (self._suspects and self._lanes_open)
-        return self.empty and not looking
+        with self._lock:
+            looking = self._look or self._asked or (self._suspects and self._lanes_open)
+            return self.empty and not looking
 
     @property
     def done(self) -> bool:

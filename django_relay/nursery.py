@@ -27,8 +27,9 @@ _START = (
 
 #: Who has said nothing for so long may not hear either, in seconds: each says that it lives once a
 #: second, but for those whose handler keeps the interpreter to itself.
-MUTE = 1.5
-#: What is said once. Other messages are said again, so that who does not read them misses nothing.
+MUTE = 2.5
+#: What is said once, as is which leases are gone. Other messages are said again, so that who does
+#: not read them misses nothing.
 ORDERS = {"finish", "lanes"}
 
 
@@ -55,7 +56,10 @@ class Nursling:
 
     def say(self, message: Message) -> None:
         """Say something without waiting; a child that has stopped reading hears orders alone."""
-        if not self.closed and (message["kind"] in ORDERS or not self.channel.clogged):
+        if message["kind"] == "wake":
+            self.idle = False  # it may claim at once, and says again when it is
+        order = message["kind"] in ORDERS or message.get("gone")
+        if not self.closed and (order or not self.channel.clogged):
             self.channel.post(**message)
 
     @property

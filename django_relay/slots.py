@@ -98,13 +98,13 @@ class Slots:
         """Run one job here; return whether its end is still to be told."""
         self._report([hand])
         self._hands.send()
-        if hand.outcome is not None:  # a stop without grace has given it back meanwhile
-            return False
         try:
             execution.find(hand.job.task)
             on_loop = execution.is_async(hand.job.task)
         except BaseException:  # the attempt itself will say what is wrong with the path
             on_loop = False
+        if hand.outcome is not None:  # a stop without grace has given it back meanwhile
+            return False
         if on_loop:
             # The first job of an async task: only its import could tell.
             self._hands.to_loop(hand)
@@ -121,10 +121,11 @@ class Slots:
         if hands:
             self._report(hands)
             for hand in hands:
-                if hand.outcome is None:
-                    self._spawn(hand)
+                self._spawn(hand)
 
     def _spawn(self, hand: Hand) -> None:
+        if hand.outcome is not None:
+            return
         attempt = self._run_async(hand)
         try:
             task = self._loop.create_task(attempt, context=contextvars.Context())

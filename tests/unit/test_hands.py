@@ -50,7 +50,7 @@ def job(losses: int = 0) -> Claimed:
 
 
 def given(hands: Hands, *jobs: Claimed, suspects: bool = False, alone: bool = False) -> None:
-    hands.looking()
+    hands.looking(1)
     claim = Claim(jobs, left=False, suspects=suspects)
     hands.add(claim, asked=boot_time(), wanted=len(jobs) + 1, alone=alone, pasts={})
 
@@ -185,7 +185,7 @@ def test_a_child_is_not_idle_while_a_claim_is_under_way() -> None:
     given(hands)
     assert hands.idle
     hands.wake()
-    hands.looking()
+    hands.looking(1)
     assert not hands.idle, "what it brings may have committed already"
     given(hands)
     assert hands.idle
@@ -224,3 +224,13 @@ def test_a_woken_child_says_that_it_has_room_only_if_it_will_claim() -> None:
     wait_until(lambda: hands._pace.pause <= 0, 4, what="claims may be sent")
     assert not hands.wake()
     assert hands.wanted() == (0, False)
+
+
+def test_a_woken_child_does_not_promise_the_room_of_a_claim_that_is_under_way() -> None:
+    hands = Hands(plan(slots=4, async_slots=4), lambda path: False)
+    given(hands)
+    assert hands.wake()
+    hands.looking(hands.wanted()[0])
+    assert not hands.wake(), "another child may have a slot for it"
+    given(hands, job())
+    assert hands.wake(), "one of four slots is taken"
